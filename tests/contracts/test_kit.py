@@ -1,24 +1,28 @@
 """The kit bites: something that breaks one promise is caught by the check of that promise."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from rarely import Affine, Budget, FixedGrid, InvalidInput, LinTS, LinUCB, Schedule, testing
+from rarely._core.choice.rules import RULES
 from rarely._core.covariance import Candidates, Diagonal, Limit, Primal, Proposal
 from rarely._core.model.features import Factors
 from rarely._core.policies.learner import FitResult
 from rarely._core.policies.linear import LinearLearner
 from rarely._core.policies.saving import POLICIES
+from rarely.extend import ChoiceRule
 from rarely.testing import (
     COVARIANCE_PROMISES,
     LEARNER_PROMISES,
     POLICY_PROMISES,
+    RULE_PROMISES,
     SCHEDULE_PROMISES,
     check_covariance,
     check_learner,
     check_policy,
+    check_rule,
     check_schedule,
 )
 from rarely.testing.promises import ensure_equal
@@ -35,16 +39,17 @@ def changed(base, name, method):
     return type(f"Broken{base.__name__}", (base,), {name: method, "__module__": __name__})
 
 
-# --- policies
-
-
 @pytest.fixture(autouse=True)
-def known_policies():
+def registries():
     """Broken classes are forgotten: `load` finds classes by their names."""
-    before = dict(POLICIES)
+    before = [(registry, dict(registry)) for registry in (POLICIES, RULES)]
     yield
-    POLICIES.clear()
-    POLICIES.update(before)
+    for registry, classes in before:
+        registry.clear()
+        registry.update(classes)
+
+
+# --- policies
 
 
 def altered(name, alter):
@@ -251,6 +256,60 @@ class _Hasty(Schedule):
         return 1
 
 
+# --- rules of choice
+
+
+@dataclass(frozen=True)
+class Share(ChoiceRule):
+    """A rule that is written elsewhere: half of the rounds for the best score, half for any arm."""
+
+    def probabilities(self, scores):
+        allowed = ~np.isnan(scores.means)
+        best = scores.means + scores.bonuses >= np.nanmax(scores.means + scores.bonuses, axis=1, keepdims=True) - 1e-9
+        return best / (2 * best.sum(axis=1, keepdims=True)) + allowed / (2 * allowed.sum(axis=1, keepdims=True))
+
+
+def scribbling(self, scores):
+    scores.means[:] += 1.0
+    return Share.probabilities(self, scores)
+
+
+def exact_argmax(self, scores):
+    """A tie that rounding breaks."""
+    values = np.where(np.isnan(scores.means), -np.inf, scores.means + scores.bonuses)
+    return np.eye(values.shape[1])[values.argmax(axis=1)]
+
+
+def by_the_whole_call(self, scores):
+    """As if all rounds were one."""
+    weights = np.where(np.isnan(scores.means), 0.0, 1 + np.exp(scores.means - np.nanmean(scores.bonuses)))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+BROKEN_RULES = {
+    "is_a_value": ("probabilities", scribbling),
+    "probabilities_sum_to_1_and_absent_arms_have_none": (
+        "probabilities",
+        lambda self, scores: np.full(scores.means.shape, 1 / scores.means.shape[1]),
+    ),
+    "rounds_are_judged_one_by_one": ("probabilities", by_the_whole_call),
+    "permuted_arms_permute_the_answer": (
+        "probabilities",
+        lambda self, scores: np.eye(scores.means.shape[1])[np.zeros(len(scores.means), int)],
+    ),
+    "ties_are_shared_or_go_to_the_lowest": ("probabilities", exact_argmax),
+    "members_say_what_it_looks_at": ("ignore_running_bonuses", property(lambda self: True)),
+    "a_policy_draws_by_it_and_is_saved_with_it": ("describe", lambda self: {"kind": "Share"}),
+}
+
+
+@pytest.mark.parametrize("promise", BROKEN_RULES)
+def test_a_rule_that_breaks_a_promise_is_caught(promise):
+    check_rule(Share, only=promise)
+    kind = changed(Share, *BROKEN_RULES[promise])
+    caught(lambda: check_rule(kind, only=promise), promise)
+
+
 # --- learners
 
 
@@ -405,6 +464,7 @@ def test_every_promise_has_something_that_breaks_it():
         "arms_come_as_often_as_they_should",
     }
     assert {*BROKEN_SCHEDULES} == {*SCHEDULE_PROMISES} - {"the_budget_is_kept"}
+    assert {*BROKEN_RULES} == {*RULE_PROMISES}
     assert {*BROKEN_LEARNERS} == {*LEARNER_PROMISES} - {"make_gives_the_same_learner"}
     assert {*BROKEN_FORMS} == {*COVARIANCE_PROMISES} - {"starts_as_the_prior"}
     assert sorted(testing.__all__) == testing.__all__

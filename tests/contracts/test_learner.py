@@ -26,7 +26,4 @@ def test_a_learner_keeps_its_promise(name, promise):
 @pytest.mark.parametrize("promise", LEARNER_PROMISES)
 @pytest.mark.parametrize("name", SPARSE)
 def test_a_learner_of_packed_contexts_keeps_its_promise(name, promise):
-    def contexts(rng, count):
-        return packed_rows(rng, count, 1)[:, 0]
-
-    check_learner(lambda: SPARSE[name]()._learner, contexts=contexts, only=promise)
+    check_learner(lambda: SPARSE[name]()._learner, contexts=packed_rows, only=promise)

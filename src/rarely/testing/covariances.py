@@ -13,15 +13,7 @@ import numpy as np
 
 from rarely import InvalidInput
 from rarely.extend import Array, Covariance, Factors, Proposal, Widths
-from rarely.testing.promises import (
-    check_promises,
-    ensure,
-    ensure_close,
-    ensure_equal,
-    ensure_raises,
-    names_of,
-    through_json,
-)
+from rarely.testing.promises import check_all, ensure, ensure_close, ensure_equal, ensure_raises, names_of, through_json
 
 Make = Callable[[Widths, float], Covariance]
 Vectors = Callable[[Factors], Array]
@@ -51,10 +43,8 @@ def check_covariance(
         Of an approximation: the part of n features that it holds, as an array (n, q). Else all of them.
     matrix
         Of an approximation: the (q, q) matrix that it stands for, given (t, q) features and λ. Else λI + Σφφᵀ.
-    seed, examples
-        From which widths, λ and rounds are drawn, and how often.
-    only
-        One of `COVARIANCE_PROMISES`; None checks all of them.
+    seed, examples, only
+        From which widths, λ and rounds are drawn, how often, and one of `COVARIANCE_PROMISES`; None checks all of them.
 
     Examples
     --------
@@ -69,7 +59,7 @@ def check_covariance(
         widths = ((1, dim),) if layers == 1 else ((hidden, dim), *middle, (1, hidden))
         case = _Promises(make, vectors, matrix, example, widths, float(10 ** rng.uniform(-3, 1)))
         where = f" (widths={widths}, ridge={case.ridge:.3g}, seed={example})"
-        check_promises(case, type(case.form()).__name__, only, where)
+        check_all(case, type(case.form()).__name__, only, where)
 
 
 @dataclass(frozen=True)

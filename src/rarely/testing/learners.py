@@ -9,19 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rarely.extend import Array, CovarianceFactory, Factors, FitResult, History, Learner
-from rarely.testing.promises import (
-    check_promises,
-    ensure,
-    ensure_close,
-    ensure_equal,
-    names_of,
-    rewards_of,
-    through_json,
-)
+from rarely.testing.policies import Draw
+from rarely.testing.promises import check_all, ensure, ensure_close, ensure_equal, names_of, rewards_of, through_json
 
 ROUNDS = 24
-Draw = Callable[[np.random.Generator, int], Array]
-"""Draws n contexts, (n, d)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +25,7 @@ class _Case:
 
     def contexts(self, count: int = ROUNDS, stream: int = 0) -> Array:
         rng = np.random.default_rng((self.seed, stream))
-        return rng.normal(size=(count, self.make().dim)) if self.draw is None else self.draw(rng, count)
+        return rng.normal(size=(count, self.make().dim)) if self.draw is None else self.draw(rng, count, 1)[:, 0]
 
     def history(self, missing: tuple[int, ...] = (3, 8), rounds: int = ROUNDS) -> History:
         """Return a history in which the rewards of some rounds are missing."""
@@ -63,11 +54,9 @@ def check_learner(
     make
         Returns a learner that has learned nothing yet, the same at every call.
     contexts
-        Draws n contexts, (n, d), of a learner that needs contexts of a kind; without it they are Gaussian.
-    seed
-        From which contexts and rewards are drawn.
-    only
-        One of `LEARNER_PROMISES`; None checks all of them.
+        Draws contexts as those of `check_policy`; else Gaussian.
+    seed, only
+        From which contexts and rewards are drawn, and one of `LEARNER_PROMISES`; None checks all of them.
 
     Examples
     --------
@@ -76,7 +65,7 @@ def check_learner(
     >>> from rarely.testing import check_learner
     >>> check_learner(lambda: LinearLearner.start(Affine.identity(2), ridge=0.5))
     """
-    check_promises(_Promises(make, seed, contexts), type(make()).__name__, only, f" (seed={seed})")
+    check_all(_Promises(make, seed, contexts), type(make()).__name__, only, f" (seed={seed})")
 
 
 _State = tuple[str, dict[str, Array]]

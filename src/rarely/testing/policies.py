@@ -15,30 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from rarely import (
-    AtRounds,
-    Budget,
-    Decision,
-    DeterminantTrigger,
-    EveryRound,
-    FixedGrid,
-    OnDemand,
-    Policy,
-    Schedule,
-    load,
-)
-from rarely.extend import Array, IntArray
+from rarely import AtRounds, Budget, DeterminantTrigger, EveryRound, FixedGrid, OnDemand, Policy, Schedule, load
+from rarely.extend import Array, Decision, IntArray
 from rarely.extend.checks import shown
 from rarely.extend.provisional import FUNCTION, errors, state_of
-from rarely.testing.promises import (
-    check_promises,
-    ensure,
-    ensure_close,
-    ensure_equal,
-    ensure_raises,
-    names_of,
-    rewards_of,
-)
+from rarely.testing.promises import check_all, ensure, ensure_close, ensure_equal, ensure_raises, names_of, rewards_of
 
 HORIZON, ARMS = 24, 3
 """Rounds of a life, and arms of a round."""
@@ -106,19 +87,6 @@ def _same_decision(found: Decision, expected: Decision, when: str, rtol: float =
         ensure_close(getattr(found, name), getattr(expected, name), f"{name} {when}", rtol=rtol, atol=rtol)
 
 
-def _same_version(policy: Policy, before: Decision, after: Decision, which: str) -> None:
-    """Raise `AssertionError` unless the same contexts are judged alike by one version, but for running bonuses."""
-    ensure_equal(after.means, before.means, f"means {which}")
-    if _runs(policy):
-        bonuses = before.bonuses[before.arm], after.bonuses[before.arm]
-        # A version that does not explore, such as the last one of a budget, has no bonus that could fall.
-        ensure(bonuses[1] < bonuses[0] or bonuses == (0, 0), f"the bonus of a chosen arm must fall {which}")
-        return
-    ensure_equal(after.bonuses, before.bonuses, f"bonuses {which}")
-    ensure_equal(after.probabilities, before.probabilities, f"probabilities {which}")
-    ensure(_draws(policy) or after.arm == before.arm, f"arm {after.arm} {which} was {before.arm} the call before")
-
-
 def _same_future(case: _Case, one: Policy, other: Policy, when: str, rounds: int = 7) -> None:
     """Raise `AssertionError` unless both policies decide and learn alike from now on, bit for bit."""
     future = case.contexts(7)
@@ -142,12 +110,9 @@ def check_policy(
     make
         Returns a new policy under the schedule that it is given, the same at every call: give it a seed.
     contexts
-        Draws the contexts of n rounds with K arms, (n, K, d), of a policy that needs contexts of a kind, such as
-        packed ones or arms that return; without it they are Gaussian.
-    seed
-        From which contexts are drawn.
-    only
-        One of `POLICY_PROMISES`; None checks all of them.
+        Draws contexts from a generator, n and K, (n, K, d), such as packed ones or arms that return; else Gaussian.
+    seed, only
+        From which contexts are drawn, and one of `POLICY_PROMISES`; None checks all of them.
 
     Examples
     --------
@@ -156,10 +121,7 @@ def check_policy(
     >>> check_policy(lambda schedule: LinUCB(dim=2, schedule=schedule, seed=0), only="score_is_pure")
     """
     policy = make(OnDemand())
-    check_promises(_Promises(make, seed, policy.dim, contexts), type(policy).__name__, only, f" (seed={seed})")
-
-
-# --- decisions
+    check_all(_Promises(make, seed, policy.dim, contexts), type(policy).__name__, only, f" (seed={seed})")
 
 
 class _Promises(_Case):
@@ -200,13 +162,20 @@ class _Promises(_Case):
 
     def select_twice_gives_the_same_arms(self) -> None:
         """Inside a batch the same contexts get the same means, and the same arm and bonuses where these are frozen."""
-        for points, which in (([5, 20], "version 1 of 3"), ([5], "the last version")):
-            policy, contexts = self.lived(5, AtRounds(points)), self.contexts()[7]
-            ensure_equal(policy.version, 1, "the version after the update of round 5")
-            decisions = [policy.select(contexts) for _ in range(4)]
-            for call, (before, after) in enumerate(pairwise(decisions), 2):
-                _same_version(policy, before, after, f"of call {call} under {which}")
-            ensure_equal([decision.round for decision in decisions], [6, 7, 8, 9], "the rounds")
+        policy, contexts = self.lived(5, AtRounds([5, 20])), self.contexts()[7]
+        ensure_equal(policy.version, 1, "the version after the update of round 5")
+        decisions = [policy.select(contexts) for _ in range(4)]
+        for i, (before, after) in enumerate(pairwise(decisions)):
+            ensure_equal(after.means, before.means, f"means of call {i + 2}")
+            if _runs(policy):
+                fallen = before.bonuses[before.arm], after.bonuses[before.arm]
+                # A version that does not explore has no bonus that could fall.
+                ensure(fallen[1] < fallen[0] or fallen == (0, 0), f"the bonus of a chosen arm must fall; got {fallen}")
+                continue
+            ensure_equal(after.bonuses, before.bonuses, f"bonuses of call {i + 2}")
+            ensure_equal(after.probabilities, before.probabilities, f"probabilities of call {i + 2}")
+            ensure(_draws(policy) or after.arm == before.arm, f"call {i + 2} chose arm {after.arm} after {before.arm}")
+        ensure_equal([decision.round for decision in decisions], [6, 7, 8, 9], "the rounds")
 
     def blocks_are_single_rounds(self) -> None:
         """n rounds in one call are decided and learned from as n calls do, but for rounding."""

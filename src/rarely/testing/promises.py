@@ -20,14 +20,14 @@ def names_of(promises: type) -> tuple[str, ...]:
     return tuple(name for name in vars(promises) if not name.startswith("_"))
 
 
-def check_promises(case: Any, subject: str, only: str | None, where: str) -> None:
+def check_all(case: Any, subject: str, only: str | None, where: str) -> None:
     """Check every promise, or one of them; `where` says how to repeat the check.
 
     >>> class OfNumbers(int):
     ...     def is_small(self):
     ...         '''A number is below 10.'''
     ...         ensure(self < 10, f"got {self}")
-    >>> check_promises(OfNumbers(12), "the number", None, "")
+    >>> check_all(OfNumbers(12), "the number", None, "")
     Traceback (most recent call last):
     AssertionError: the number breaks the promise is_small: A number is below 10. In this check: got 12.
     """
