@@ -67,7 +67,7 @@ def main() -> None:
             sql = (
                 "SELECT base, count(*), sum(length(history)), max(length(state)) FROM rarely_checkpoints GROUP BY base"
             )
-            for base, count, history, state in tables._connection.execute(sql):
+            for base, count, history, state in tables.run(sql):
                 print(
                     f"snapshot {base}: {count} checkpoints, {history / 1e6:.1f} MB of rows, {state / 1e6:.3f} MB state"
                 )

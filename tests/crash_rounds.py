@@ -39,7 +39,7 @@ def cheat():
         if not self._raw.in_transaction:
             self._raw.execute(sql)
 
-    sqlite.SqliteConnection._commit, sqlite.SqliteConnection._begin = lambda self: None, begin
+    sqlite.SqliteStorage._commit, sqlite.SqliteStorage._begin = lambda self: None, begin
 
 
 def child(storage, number, seed, pipe, cheats, updates, dies_after, fatal):

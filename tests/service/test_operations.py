@@ -88,7 +88,7 @@ def test_a_library_logs_nothing_and_the_command_says_what_it_serves(trial, tmp_p
 
 def test_a_full_disk_is_logged_at_once_and_is_not_ready(trial, log):
     with serving(trial, automatic=False) as service:
-        raw = service.opened.study._session.storage.connection._raw
+        raw = service.opened.study._session.storage._raw
         (pages,) = raw.execute("PRAGMA page_count").fetchone()
         raw.execute(f"PRAGMA max_page_count = {pages}")
         while (reply := service.post("decide", {"contexts": contexts_of(1).tolist()})).status == 200:
@@ -197,7 +197,7 @@ def test_a_database_that_hangs_is_seen_and_no_request_waits_without_limit(trial,
     monkeypatch.setattr("rarely.service.routes.PROBE_WAIT", 0.3)
     with serving(trial, automatic=False, limits=Limits(patience=0.5)) as service:
         assert service.send("GET", "/health/ready").status == 200
-        with service.opened.study._session.storage.connection.lock:  # as a disk that does not answer
+        with service.opened.study._session.storage.lock:  # as a disk that does not answer
             until(lambda: service.send("GET", "/health/ready").status == 503)  # seen while nobody asks
             reply = service.decide(1)
             assert (reply.status, reply.content["title"]) == (503, "TimedOut")
@@ -248,9 +248,9 @@ def test_a_statement_that_takes_too_long_is_refused(postgresql, request, monkeyp
     storage = postgresql.new_schema(request.node.name[5:40])
     with Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]) as study:
         with study._session.reading() as tables:
-            assert tables._connection.execute("SHOW statement_timeout") == [("1min",)]
+            assert tables.run("SHOW statement_timeout") == [("1min",)]
         with study._session.writing() as tables:
-            assert tables._connection.execute("SHOW statement_timeout") == [("1min",)]
+            assert tables.run("SHOW statement_timeout") == [("1min",)]
 
 
 # --- metrics

@@ -160,7 +160,7 @@ def test_a_commit_that_fails_is_final(tmp_path, monkeypatch):
                 raise sqlite3.OperationalError("disk I/O error")
             return self._raw.execute(sql, *parameters)
 
-    connection = study._session.storage.connection
+    connection = study._session.storage
     monkeypatch.setattr(connection, "_raw", Broken(connection._raw))
     with pytest.raises(StudyFailed, match="did not confirm"):
         study.ask(contexts_of(1), id="x")
@@ -171,14 +171,14 @@ def test_a_commit_that_fails_is_final(tmp_path, monkeypatch):
         assert again.status().decisions == 1
         assert again.ask(contexts_of(1), id="x").round == 2
     study.close()
-    assert not sqlite._CONNECTIONS
+    assert not sqlite._OPEN
 
 
 def test_an_interrupt_behind_the_commit_leaves_the_policy_right(make, monkeypatch):
     """Nobody heard the answer, but it is on record: the next call must know of it."""
     study = make()
     study.ask(contexts_of(0), id="before")
-    connection = study._session.storage.connection
+    connection = study._session.storage
     plain = connection._commit
 
     def interrupted():

@@ -37,12 +37,12 @@ def often(monkeypatch):
 
 def rows_of(study):
     with study._session.storage.checkpoints() as tables:
-        return tables._connection.execute("SELECT base, start, seq FROM rarely_checkpoints ORDER BY base, start")
+        return tables.run("SELECT base, start, seq FROM rarely_checkpoints ORDER BY base, start")
 
 
 def forget(study):
     with study._session.storage.checkpoints() as tables:
-        tables._connection.execute("DELETE FROM rarely_checkpoints")
+        tables.run("DELETE FROM rarely_checkpoints")
 
 
 def fingerprint(study):
@@ -128,14 +128,14 @@ def test_a_damaged_or_foreign_checkpoint_is_announced_and_not_used(make, often, 
     play(study, 0, 12)
     expected = fingerprint(study)
     with study._session.storage.checkpoints() as tables:
-        run = tables._connection.execute
+        run = tables.run
         if damage == "foreign":
             other = Study.create("memory://another", "trial", policy=linear(), arms=["a", "b", "c"])
             play(other, 50, 12)
             with other._session.storage.checkpoints() as theirs:
-                rows = theirs._connection.execute("SELECT * FROM rarely_checkpoints")
+                rows = theirs.run("SELECT * FROM rarely_checkpoints")
             run("DELETE FROM rarely_checkpoints")
-            tables._connection.insert("INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            tables._insert("INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         else:
             where = "(SELECT max(start) FROM rarely_checkpoints)" if damage == "state" else "0"
             [(data,)] = run(f"SELECT {damage} FROM rarely_checkpoints WHERE start = {where}")
@@ -224,7 +224,7 @@ def test_checkpoints_that_fail_are_logged_ever_more_rarely(make, monkeypatch, ca
     monkeypatch.setattr(session.Session, "save_checkpoint", lambda *_: 1 / 0)
     for times in (2, 4):
         with kept.writing():
-            taken = (kept.live, kept.live.state, kept.position)
+            taken = (kept.live, kept.live.mark)
         kept._write_checkpoint(*taken)
         assert kept._patience == times * session.CHECKPOINT_WORK
     assert [record.message for record in caplog.records] == [
@@ -242,7 +242,7 @@ def test_a_forged_checkpoint_is_found_by_the_replay(make, often):
     forget(study)
     with study._session.writing(), other._session.writing():
         position, forged = study._session.position, other._session.live
-    study._session.save_checkpoint(forged, forged.state, position)
+    study._session.save_checkpoint(forged, (forged.mark[0], position))
     found = study.replay()
     assert found.checkpoints
     assert not found.equal
@@ -287,13 +287,13 @@ def test_the_version_that_is_kept_ready_does_not_make_checkpoints_rarer(make, mo
     monkeypatch.setattr(session.LivePolicy, "follow_records", costly)
     play(study, 8, 40)
     with kept.writing():
-        taken = (kept.live, kept.live.state, kept.position)
+        taken = (kept.live, kept.live.mark)
     kept._write_checkpoint(*taken)
     assert now[0] >= 1000  # it was brought up to date
     assert kept._patience == session.CHECKPOINT_WORK
     play(study, 48, 40)
     count, kept._work = repeated(monkeypatch), kept._patience + 1  # a checkpoint of the version in use is due
-    kept._follow_standby(kept.position)
+    kept._follow_standby(kept.position.version)
     assert 0 < count[0] <= 8
 
 

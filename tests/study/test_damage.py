@@ -59,7 +59,7 @@ def test_rows_cannot_be_changed_or_deleted(make, table):
     column = "body" if table == "rarely_events" else column
     for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {column} = 'x'"):
         with pytest.raises(StudyError, match="never changed"), study._session.storage.writing("trial") as tables:
-            tables._connection.execute(sql)
+            tables.run(sql)
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,12 @@ def test_a_file_that_cannot_be_written_to(path, monkeypatch):
 
 def test_a_full_disk_refuses_and_the_study_goes_on_when_there_is_room(path):
     with Study.open(url(path)) as study:
-        pages = study._session.storage.connection.execute("PRAGMA page_count")[0][0]
+        pages = study._session.storage.execute("PRAGMA page_count")[0][0]
         before = study.status()
-        study._session.storage.connection.execute(f"PRAGMA max_page_count = {pages}")
+        study._session.storage.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StudyError, match="disk is full"):
             play(study, 1000, 1000)
-        study._session.storage.connection.execute("PRAGMA max_page_count = 1000000")
+        study._session.storage.execute("PRAGMA max_page_count = 1000000")
         stored = study.status().decisions
         assert stored >= before.decisions
         again = study.ask(contexts_of(77), id="room")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rarely import FixedGrid, LinUCB
 from rarely._core.types import Decision
 from rarely.study import Request, Study
-from rarely.study.ask import block_events, block_of, read_request, record_of
+from rarely.study.decision import block_events, block_of, read_request, record_of
 from rarely.study.events import canonical, digest, flaw_of, next_event, packed
 from rarely.study.settings import StudySettings
 from rarely.study.storage import sqlite
@@ -93,7 +93,7 @@ def test_a_request_keeps_its_own_numbers():
 
 def test_no_call_walks_over_the_record(tmp_path, monkeypatch):
     statements = {}
-    plain = sqlite.SqliteConnection.execute
+    plain = sqlite.SqliteStorage.execute
 
     def execute(self, sql, parameters=()):
         statements[sql] = tuple(parameters)
@@ -101,14 +101,14 @@ def test_no_call_walks_over_the_record(tmp_path, monkeypatch):
 
     with Study.create(f"sqlite:///{tmp_path}/trial.db", "trial", policy=linear(), arms=3) as study:
         study.ask_many([(contexts_of(i), f"visit-{i}") for i in range(5)])
-        monkeypatch.setattr(sqlite.SqliteConnection, "execute", execute)
+        monkeypatch.setattr(sqlite.SqliteStorage, "execute", execute)
         study.ask_many([(contexts_of(i), f"visit-{i}") for i in range(3, 9)])
         study.tell_many([(f"visit-{i}", 1.0) for i in range(9)])
         study.tell("visit-1", 1.0)
         asked = {sql: given for sql, given in statements.items() if "rarely_events" in sql}
         assert len(asked) > 3
         for sql, given in asked.items():
-            for *_, step in plain(study._session.storage.connection, f"EXPLAIN QUERY PLAN {sql}", given):
+            for *_, step in plain(study._session.storage, f"EXPLAIN QUERY PLAN {sql}", given):
                 assert "ref=?" in step or "COVERING INDEX" in step, f"{step}: {sql}"
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rarely import InvalidInput
 from rarely.study import InvalidStudy, RewardRule, Study, StudyConflict, StudyError
-from rarely.study.tell import settled
+from rarely.study.tell import rewards_to_learn
 from studies import Clock, contexts_of, linear
 
 NAMES = itertools.count()
@@ -198,8 +198,8 @@ def test_an_update_reads_its_rewards_in_parts(aggregation, monkeypatch):
     job = study.begin_update()
     assert len(longest) > 3
     monkeypatch.undo()
-    plain = settled(session, 0, job.cut)
-    assert list(zip(job.rounds, job.rewards, strict=True)) == plain
+    plain = rewards_to_learn(session, 0, job.cut)
+    assert list(zip(job.rounds, job.rewards, strict=True)) == list(plain.items())
     assert len(plain) > 20
 
 

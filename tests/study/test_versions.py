@@ -129,9 +129,9 @@ def test_the_database_itself_refuses_a_version_beyond_the_budget(make):
     session = study._session
     for wrong in (replace(row, number=2), replace(row, number=1), replace(row, number=-1)):
         with pytest.raises(StudyError, match="refused rows"), session.storage.writing("trial") as tables:
-            tables.add_version(session.row, wrong)
+            tables.of(session.row).add_version(session.row.budget, wrong)
     with pytest.raises(StudyError, match="refused rows"), session.storage.writing("trial") as tables:
-        tables.add_version(replace(session.row, budget=9), replace(row, number=2))
+        tables.of(session.row).add_version(9, replace(row, number=2))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ZeroDivisionError])

@@ -1,9 +1,9 @@
 """Studies: every decision, reward and version is on record before it is answered."""
 
 from rarely.study.analysis import Analysis, Effect, Imbalance, StageEffect
-from rarely.study.ask import Answer, Record, Request
 from rarely.study.audit import Replay, Status, Training, Verification
 from rarely.study.client import AsyncClient, Client
+from rarely.study.decision import Answer, DecisionRecord, Request
 from rarely.study.effects import AnalysisPlan, Look
 from rarely.study.errors import (
     ApprovalNeeded,
@@ -40,10 +40,10 @@ from rarely.study.versions import Job, Trained, train
 
 __all__ = [
     "Accounts", "Analysis", "AnalysisPlan", "Answer", "ApprovalNeeded", "AsyncClient", "BrokenStudy",
-    "CheckpointWarning", "Client", "ClockAhead", "Effect", "Event", "FallbackWarning", "Imbalance", "InvalidId",
-    "InvalidStorage", "InvalidStudy", "Job", "Look", "NewerSchema", "NotDelivered", "Receipt", "Record", "Replay",
-    "Request", "RequestRefused", "RewardRule", "ServiceUnavailable", "Stage", "StageEffect", "StaleTrainer",
-    "Status", "Study", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists", "StudyFailed",
-    "StudyFull", "StudyPinned", "StudySettings", "Tell", "Trained", "Training", "UnknownDecision", "UnknownStudy",
-    "Verification", "VersionRow", "train",
+    "CheckpointWarning", "Client", "ClockAhead", "DecisionRecord", "Effect", "Event", "FallbackWarning",
+    "Imbalance", "InvalidId", "InvalidStorage", "InvalidStudy", "Job", "Look", "NewerSchema", "NotDelivered",
+    "Receipt", "Replay", "Request", "RequestRefused", "RewardRule", "ServiceUnavailable", "Stage", "StageEffect",
+    "StaleTrainer", "Status", "Study", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists",
+    "StudyFailed", "StudyFull", "StudyPinned", "StudySettings", "Tell", "Trained", "Training", "UnknownDecision",
+    "UnknownStudy", "Verification", "VersionRow", "train",
 ]  # fmt: skip

@@ -28,7 +28,7 @@ from rarely.study.errors import InvalidStudy
 from rarely.study.events import Event
 from rarely.study.session import Session
 from rarely.study.settings import StudySettings
-from rarely.study.tell import settled
+from rarely.study.tell import rewards_to_learn
 
 MAX_PAIRED = 10
 """Arms up to which every pair is compared; of more, each with the control arm only."""
@@ -206,8 +206,7 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
     count = len(outcomes.arms)
     _check_chances(outcomes, names)
     used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1)
-    with session.reading() as tables:
-        events = tables.specials(session.row.study)
+    events = session.specials()
     q, policy_settings = statistics.predict_rewards(outcomes), events[0].content["settings"]
     epsilon = float((policy_settings.get("exploration") or {}).get("epsilon", 0.0))
     effects: list[Effect] = []
@@ -237,7 +236,7 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
 def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
     """Return the decisions up to an event as columns, and (n,) the stage of each."""
     settings, rows = session.settings, list(records(session, last))
-    rewards, names = dict(settled(session, 0, last)), settings.arms or ()
+    rewards, names = rewards_to_learn(session, 0, last), settings.arms or ()
     width = settings.blocks.rows.dim if settings.blocks is not None else session.dim
     covariates = np.zeros((len(rows), len(names), width))
     present = np.zeros((len(rows), len(names)), np.bool_)

@@ -1,325 +1,54 @@
-"""A decision from request to record: `Request` → `Question` (checked) → `Answer`, and `Record`, all that is recorded.
-
-body    everything but the numbers, as canonical JSON
-data    contexts of the available arms (N·d numbers, or the r of a row), then N means, bonuses and probabilities
-"""
+"""Asking: questions that are on record are answered as before, and new ones are decided together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-
-from rarely import Decision, InvalidContexts, RarelyError
-from rarely.extend import Array, BoolArray, Described
-from rarely.extend.checks import read_real, shown
-from rarely.study.errors import BrokenStudy, StudyConflict
-from rarely.study.events import Event, canonical, check_id, check_text, digest, new_id, next_event, packed, unpacked
-from rarely.study.settings import StudySettings
+from rarely import RarelyError
+from rarely.study.decision import Answer, Question, answer_of, block_events
+from rarely.study.errors import StudyConflict
+from rarely.study.events import Event
+from rarely.study.session import Session
 from rarely.study.storage import Tables
 
-if TYPE_CHECKING:
-    from rarely.study.session import Session
 
-
-class Request(NamedTuple):
-    """A request for one decision; see `Study.ask`.
-
-    Examples
-    --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Request, Study
-    >>> study = Study.create("memory://example-request", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> [answer.arm for answer in study.ask_many([Request([[1.0], [2.0]], id="visit-1"), Request({"red": [1.0]})])]
-    ['blue', 'red']
-    """
-
-    contexts: Any
-    id: str | None = None
-    available: Any = None
-    actor: str = ""
-    """Who asks; if empty, the actor of the call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A request that was checked."""
-
-    id: str
-    numbers: Array
-    """(N, d): the contexts of the available arms; (r,) if blocks make contexts of a row."""
-    present: BoolArray
-    """(K,): which arms are available."""
-    hash: str
-    """A hash of the numbers and the available arms: equal for equal requests."""
-    actor: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Described):
-    """The answer of `ask`: the same for the same id and request, for the life of the study.
-
-    Examples
-    --------
-    >>> answer = Answer("visit-1", "blue", 1, probability=0.8, version=0, round=1, stage="main", seq=2, time=10**15)
-    >>> answer.describe()["arm"]
-    'blue'
-    """
-
-    id: str
-    arm: str | int
-    """The name of the arm, or its index if arms have no names."""
-    index: int
-    """The index of the arm, 0 … K−1."""
-    probability: float
-    """The probability with which the arm was drawn."""
-    version: int
-    round: int
-    """The number of decisions of the study so far, this one included."""
-    stage: str
-    seq: int
-    """The number of its event in the record."""
-    time: int
-    """Microseconds since 1970 (UTC)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Everything on record about a decision; arrays hold the available arms.
-
-    Examples
-    --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Study
-    >>> study = Study.create("memory://example-record", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
-    >>> record = study.decision("visit-1")
-    >>> record.answer.arm, record.probabilities
-    ('blue', array([0., 1.]))
-    """
-
-    answer: Answer
-    question: Question
-    means: Array
-    bonuses: Array
-    probabilities: Array
-    block: int
-    """The first event of the block in which it was decided."""
-    held_out: bool | None
-    """Whether a lot decided; see `Decision.held_out`."""
-    actor: str
-
-    @property
-    def present(self) -> BoolArray:
-        """(K,): which arms were available."""
-        return self.question.present
-
-    def padded(self, values: Array, absent: float) -> Array:
-        """Return (N,) values of the available arms as (K,) values of all arms."""
-        out = np.full(len(self.present), absent)
-        out[self.present] = values
-        return out
-
-
-# --- requests
-
-
-def read_request(request: Request, settings: StudySettings, dim: int) -> Question:
-    """Check a request, so that contexts that no policy accepts are refused before anything is decided."""
-    id = new_id() if request.id is None else check_id(request.id)
-    if settings.blocks is not None:
-        numbers = read_real(request.contexts, "row", InvalidContexts)
-        width = settings.blocks.rows.dim
-        if numbers.shape != (width,):
-            raise InvalidContexts(f"this study takes one row of {width} numbers per decision; got {numbers.shape}.")
-        assert settings.blocks.arms is not None  # StudySettings refuses blocks without a number of arms
-        present = _present(request.available, settings.blocks.arms, settings.arms)
-    else:
-        numbers, present = _contexts(request, settings, dim)
-    if not np.isfinite(numbers).all():
-        raise InvalidContexts("contexts must be finite; leave out an unavailable arm with available, and fill in gaps.")
-    if not present.any():
-        raise InvalidContexts("at least one arm must be available; got none.")
-    numbers = np.array(numbers, np.float64)
-    hash = digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers))
-    return Question(id, numbers, present, hash, check_text(request.actor, "actor"))
-
-
-def _contexts(request: Request, settings: StudySettings, dim: int) -> tuple[Array, BoolArray]:
-    """Return (N, d) contexts of the available arms and (K,) which those are."""
-    contexts, arms = request.contexts, settings.arms
-    if isinstance(contexts, Mapping):
-        if arms is None or request.available is not None:
-            raise InvalidContexts("contexts by name need a study whose arms have names, and no available.")
-        unknown = [name for name in contexts if name not in arms]
-        if unknown:
-            raise InvalidContexts(f"this study has the arms {', '.join(arms)}; got contexts of {unknown[0]!r}.")
-        present = np.array([name in contexts for name in arms])
-        numbers = read_real([contexts[name] for name in arms if name in contexts], "contexts", InvalidContexts)
-        if present.any() and numbers.shape != (present.sum(), dim):
-            raise InvalidContexts(f"each context must hold {dim} numbers; got an array of shape {numbers.shape}.")
-        return numbers, present
-    numbers = read_real(contexts, "contexts", InvalidContexts)
-    count = None if arms is None else len(arms)
-    if numbers.ndim != 2 or numbers.shape[1] != dim or not len(numbers) or count not in (None, len(numbers)):
-        raise InvalidContexts(
-            f"contexts must have shape ({'K' if count is None else count}, {dim}), a row for each arm; got "
-            f"{numbers.shape}. For one row per decision create the study with blocks=ArmBlocks(…)."
-        )
-    present = _present(request.available, len(numbers), arms)
-    return numbers if request.available is None else numbers[present], present
-
-
-def _present(available: Any, count: int, arms: Sequence[str] | None) -> BoolArray:
-    if available is None:
-        return np.ones(count, np.bool_)
-    listed = isinstance(available, Sequence | set | frozenset) or (isinstance(available, np.ndarray) and available.ndim)
-    if isinstance(available, str) or not listed:
-        raise InvalidContexts(f"available must be a list of the available arms; got {shown(available)}.")
-    present = np.zeros(count, np.bool_)
-    for arm in available:
-        index = arms.index(arm) if arms is not None and isinstance(arm, str) and arm in arms else arm
-        if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < count:
-            known = f"0 … {count - 1}" if arms is None else ", ".join(arms)
-            raise InvalidContexts(f"available must hold names or indices of the arms ({known}); got {arm!r}.")
-        present[index] = True
-    return present
-
-
-def block_of(questions: Sequence[Question], settings: StudySettings) -> tuple[Any, BoolArray | None]:
-    """Return contexts (n, K, d) and mask (n, K) as `Policy.select` takes them; None if every arm is available."""
-    width = max(len(question.present) for question in questions)
-    present = np.zeros((len(questions), width), np.bool_)
-    for i, each in enumerate(questions):
-        present[i, : len(each.present)] = each.present
-    mask = None if present.all() else present
-    if settings.blocks is not None:
-        return settings.blocks(np.stack([question.numbers for question in questions])), mask
-    if mask is None:
-        return np.stack([question.numbers for question in questions]), None
-    contexts = np.zeros((*present.shape, questions[0].numbers.shape[1]))
-    for i, each in enumerate(questions):
-        contexts[i, present[i]] = each.numbers
-    return contexts, mask
-
-
-# --- from the record
-
-
-def answer_of(event: Event, arms: Sequence[str] | None, content: dict[str, Any] | None = None) -> Answer:
-    """Return the answer that was given; `content` is the event's, if the caller has parsed it."""
-    content = event.content if content is None else content
-    index = content["arm"]
-    assert event.ref is not None
-    name = index if arms is None else arms[index]
-    decided = (content["probability"], content["version"], content["round"], content["stage"])
-    return Answer(event.ref, name, index, *decided, event.seq, event.time)
-
-
-def record_of(event: Event, arms: Sequence[str] | None) -> Record:
-    """Return everything that a decision's event holds."""
-    try:
-        content = event.content
-        answer = answer_of(event, arms, content)
-        present = np.ones(content["arms"], np.bool_)
-        if content["present"] is not None:
-            present[:] = False
-            present[content["present"]] = True
-        there, shape = int(present.sum()), tuple(content["shape"])
-        numbers, means, bonuses, chances = unpacked(event.data, int(np.prod(shape)), there, there, there)
-        question = Question(answer.id, numbers.reshape(shape), present, content["request"])
-        decided = (content["block"], content["held_out"], event.actor)
-        return Record(answer, question, means, bonuses, chances, *decided)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise BrokenStudy(f"event {event.seq} cannot be read as a decision ({error!r}). Use a backup.") from error
-
-
-# --- deciding: recorded questions are answered as before, new ones are decided together
-
-
-def block_events(
-    study: str,
-    last: tuple[int, str, int],
-    now: int,
-    questions: Sequence[Question],
-    decision: Decision,
-    decided: dict[str, Any],
-    signed: dict[str, str],
-) -> list[Event]:
-    """Return the events, after `last`, of questions that were decided together.
-
-    `decided` has what their contents share, stage and version, and `signed` actor and reason; a question's own actor
-    comes first.
-    """
-    events: list[Event] = []
-    columns, first = (decision.means, decision.bonuses, decision.probabilities), last[0] + 1
-    for i, question in enumerate(questions):
-        here, arm = np.flatnonzero(question.present), int(decision.arms[i])
-        content = decided | {
-            "arm": arm,
-            "arms": len(question.present),
-            "block": first,
-            "held_out": None if decision.held_out is None else bool(np.atleast_1d(decision.held_out)[i]),
-            "present": None if len(here) == len(question.present) else here.tolist(),
-            "probability": float(decision.probabilities[i, arm]),
-            "request": question.hash,
-            "round": int(decision.rounds[i]),
-            "shape": list(question.numbers.shape),
-        }
-        data = packed(question.numbers, *(column[i, here] for column in columns))
-        by = signed | ({"actor": question.actor} if question.actor else {})
-        event = next_event(study, last, "decide", now, content, ref=question.id, data=data, **by)
-        last = (event.seq, event.hash, event.time)
-        events.append(event)
-    return events
-
-
-def decide(session: Session, tables: Tables, questions: Sequence[Any], fields: dict[str, str]) -> list[Any]:
+def decide(session: Session, tables: Tables, questions: Sequence[Any], signature: dict[str, str]) -> list[Any]:
     """Return an answer or an error for each question; an error given as a question keeps its place."""
-    arms = session.settings.arms
-    answers: dict[str, Answer | RarelyError] = {}
-    hashes: dict[str, str] = {}
-    fresh: dict[str, Question] = {}
-    ids = dict.fromkeys(question.id for question in questions if isinstance(question, Question))
-    known = tables.decisions(session.row.study, list(ids))
-    for question in questions:
-        if isinstance(question, RarelyError) or question.id in hashes:
-            continue
-        event = known.get(question.id)
-        if event is None:
-            fresh[question.id], hashes[question.id] = question, question.hash
-        else:
-            content = event.content
-            answers[question.id], hashes[question.id] = answer_of(event, arms, content), content["request"]
+    asked = [question for question in questions if isinstance(question, Question)]
+    recorded = tables.decisions(list(dict.fromkeys(question.id for question in asked)))
+    new: dict[str, Question] = {}
+    for question in asked:
+        if question.id not in recorded:
+            new.setdefault(question.id, question)
+    hashes = {id: event.content["request"] for id, event in recorded.items()}
+    hashes |= {id: question.hash for id, question in new.items()}
+    answers: dict[str, Answer | RarelyError]
+    answers = {id: answer_of(event, session.settings.arms) for id, event in recorded.items()}
     events: list[Event] = []
-    answers |= _decide_new(session, list(fresh.values()), fields, events)
-    tables.append(session.row.study, events)
-    found: list[Any] = []
-    free: list[int] = []
-    for place, question in enumerate(questions):
+    answers |= _decide_new(session, list(new.values()), signature, events)
+    tables.append(*events)
+    results: list[Any] = []
+    for question in questions:
         if isinstance(question, RarelyError):
-            found.append(question)
+            results.append(question)
         elif hashes[question.id] == question.hash:
-            found.append(answers[question.id])
+            results.append(answers[question.id])
+        elif isinstance(answers[question.id], RarelyError):
+            # An id whose question was refused is still free, also for another question of the same group.
+            results += decide(session, tables, [question], signature)
         else:
-            found.append(
+            results.append(
                 StudyConflict(
                     f"decision {question.id!r} was requested before with other contexts or other arms. The same "
                     "request gets the same answer; a new request needs a new id."
                 )
             )
-            # An id whose question was refused is still free, also for another question of the same group.
-            free += [place] if isinstance(answers[question.id], RarelyError) else []
-    if free:
-        for place, answer in zip(free, decide(session, tables, [questions[i] for i in free], fields), strict=True):
-            found[place] = answer
-    return found
+    return results
 
 
 def _decide_new(
-    session: Session, questions: list[Question], fields: dict[str, str], events: list[Event]
+    session: Session, questions: list[Question], signature: dict[str, str], events: list[Event]
 ) -> dict[str, Answer | RarelyError]:
     """Add the events of new decisions to `events`; return answers, or why the policy refuses, by id."""
     answers: dict[str, Answer | RarelyError] = {}
@@ -331,12 +60,12 @@ def _decide_new(
                 return {part[0].id: error}
             # A question that the policy refuses must not affect the others, nor the rounds at which stages change.
             for question in questions[len(events) :]:
-                answers |= _decide_new(session, [question], fields, events)
+                answers |= _decide_new(session, [question], signature, events)
             return answers
-        before, names = session.position, session.settings.arms
-        decided = {"stage": session.settings.stages[stage].name, "version": before.version}
-        made = block_events(session.name, before.last, session.stamp(), part, decision, decided, fields)
-        answers |= {question.id: answer_of(event, names) for question, event in zip(part, made, strict=True)}
-        session.position = before.after(made[-1])
+        shared = {"stage": session.settings.stages[stage].name, "version": session.position.version}
+        last, now = session.position.last, session.stamp()
+        made = block_events(session.name, last, now, part, decision, shared, signature)
+        answers |= {str(event.ref): answer_of(event, session.settings.arms) for event in made}
+        session.live.position = session.position.after(made[-1])
         events += made
     return answers

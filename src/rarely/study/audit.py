@@ -22,14 +22,13 @@ from rarely import Decision, Policy
 from rarely.extend import Described
 from rarely.extend.provisional import content_at
 from rarely.logs import DecisionLog
-from rarely.study.ask import Record, block_of, record_of
+from rarely.study.decision import DecisionRecord, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
-from rarely.study.events import GENESIS, SETTERS, Event, flaw_of
-from rarely.study.session import LivePolicy, Session, foreign_to
+from rarely.study.events import GENESIS, SETTERS, Event, Position, flaw_of
+from rarely.study.session import LivePolicy, Session, segments
 from rarely.study.storage import VersionRow, open_storage
-from rarely.study.storage.sqlite import SqliteStorage
 from rarely.study.storage.tables import TABLES
-from rarely.study.tell import OVERRIDE, Accounts, accounts_of, settled
+from rarely.study.tell import OVERRIDE, Accounts, accounts_of, rewards_to_learn
 from rarely.study.trial import stage_at
 from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, version_row
 
@@ -86,13 +85,16 @@ def status_of(session: Session) -> Status:
     """Return the state of the record and of the policy."""
     with session.writing() as tables:
         position, policy = session.position, session.live.policy
-        lease = tables.lease(session.row.study)
+        lease = tables.lease()
         names = ("head", "time", "version", "versions", "pinned", "candidate")
-        known = {name: getattr(position, name) for name in names} | {"due": policy.due, "log_det": policy.log_det}
-        known |= {"events": position.seq, "decisions": position.rounds, "budget": session.row.budget}
         return Status(
             name=session.name,
-            **known,
+            **{name: getattr(position, name) for name in names},
+            events=position.seq,
+            decisions=position.rounds,
+            budget=session.row.budget,
+            due=policy.due,
+            log_det=policy.log_det,
             ahead=max(position.time - position.offset - session.wall_clock(), 0) / 1e6,
             stage=session.settings.stages[stage_at(session.settings.stages, position.rounds + 1)[0]].name,
             trainer=lease.holder if lease is not None and lease.expires > session.lease_time() else "",
@@ -134,9 +136,8 @@ def verify(
     session: Session, head: str | None = None, seq: int | None = None, heads: str | os.PathLike[str] | None = None
 ) -> Verification:
     """Check every row; with `head` or a file of `heads`, also that events with these hashes are still on record."""
-    study = session.row.study
     with session.reading() as tables:
-        last, rows = tables.last_seq(study), tables.versions(study)
+        last, rows = tables.last_seq(), tables.versions()
     noted = {} if heads is None else read_heads(session, heads)
     noted |= {} if head is None else {last if seq is None else seq: head}
     previous, checked, lost = GENESIS, 0, False
@@ -167,17 +168,17 @@ def verify(
 
 def read_heads(session: Session, path: str | os.PathLike[str]) -> dict[int, str]:
     """Return the hashes of a study in lines of `Status` by event; a last line that was cut off is left out."""
-    found: dict[int, str] = {}
+    hashes: dict[int, str] = {}
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
                 fields = json.loads(line)
                 if fields["name"] == session.name:
-                    found[int(fields["events"])] = str(fields["head"])
+                    hashes[int(fields["events"])] = str(fields["head"])
             except (ValueError, KeyError, TypeError) as error:
                 if line.endswith("\n"):
                     raise InvalidStudy(f"line {number} of {path} is not a status of a study ({error!r}).") from None
-    return found
+    return hashes
 
 
 def _version_flaw(rows: list[VersionRow], published: list[tuple[int, dict[str, Any]]]) -> str:
@@ -186,8 +187,8 @@ def _version_flaw(rows: list[VersionRow], published: list[tuple[int, dict[str, A
     for seq, content in published:
         parent = None if content["parent"] is None else expected[content["parent"]]
         expected.append(version_row(content, seq, parent))
-    for known, right in zip(rows, expected, strict=False):
-        if known != right:
+    for row, right in zip(rows, expected, strict=False):
+        if row != right:
             return f"version {right.number} has another row than event {right.seq} published"
     if len(rows) != len(expected):
         return f"there are {len(rows)} versions, but the events published {len(expected)}"
@@ -262,58 +263,56 @@ def replay(session: Session) -> Replay:
 
 def _wrong_checkpoints(session: Session) -> Iterator[int]:
     """Yield the events of checkpoints other than the policy, and the position, after every decision since its cut."""
-    with session.reading() as tables:
-        specials = tables.specials(session.row.study)
+    specials = session.specials()
     cuts = {event.content["snapshot"]: event.content["cut"] for event in specials if event.kind in SETTERS}
     for base, cut in cuts.items():
-        found = session.read_checkpoint(base)
-        if found is None:
+        saved = session.read_checkpoint(base)
+        if saved is None:
             continue
-        live, position = session.at_cut(base, cut, specials)
-        live.follow(session.events(cut, found[1].seq), foreign_to(base, specials))
-        for event in session.events(cut, found[1].seq):
-            position = position.after(event)
-        one, other = (content_at(each.policy, each.state)[1] for each in (live, found[0]))
+        live = session.at_cut(base, cut, specials)
+        live.follow(session.events(cut, saved.position.seq), segments(base, specials))
+        one, other = (content_at(each.policy, each.mark[0])[1] for each in (live, saved))
         # In another environment the last digits differ.
         same = all(np.allclose(one[name], other[name], 1e-6, 1e-9, equal_nan=True) for name in one)
-        if position != found[1] or not same:
-            yield position.seq
+        if live.position != saved.position or not same:
+            yield saved.position.seq
 
 
 class _Player:
     """A replay in progress, and what it has found so far."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
-        with session.reading() as tables:
-            self._live = LivePolicy(session.load(tables, 1), session.settings)
-            self._specials = specials = tables.specials(session.row.study)
+        self._session, self._specials = session, session.specials()
+        self._live, self._origin = self._loaded(1, 1), 1
         self._here = environment(self._live.policy)
-        self._cuts = {event.content["cut"] for event in specials if event.kind in OUTCOMES}
-        self._origin = 1
+        self._cuts = {event.content["cut"] for event in self._specials if event.kind in OUTCOMES}
         self._jobs: dict[int, tuple[Policy, int]] = {}
         self.decisions, self.largest = 0, 0.0
         self.other: list[int] = []
         self.trainings: list[Training] = []
+
+    def _loaded(self, snapshot: int, cut: int) -> LivePolicy:
+        with self._session.reading() as tables:
+            return LivePolicy(self._session.load(tables, snapshot), self._session.settings, Position(cut))
 
     def play(self, block: list[Event]) -> None:
         first = block[0]
         if first.kind == "decide":
             self._decide([record_of(event, self._session.settings.arms) for event in block])
         elif first.kind == "cut" and first.seq in self._cuts:
-            # A training knows the policy as of its cut, and the rewards that were settled by then.
+            # A training knows the policy as of its cut, and the rewards that could be learned by then.
             self._jobs[first.seq] = (copy.deepcopy(self._live.bare()), self._origin)
         elif first.kind in OUTCOMES and first.content["snapshot"] == first.seq:
             self._train(first)
         if first.kind in ("version", "rejected", "rollback"):
             self._resume(first.content, first.seq)
 
-    def _decide(self, records: list[Record]) -> None:
+    def _decide(self, records: list[DecisionRecord]) -> None:
         """Decide a block again, compare, and continue with the arms on record."""
-        live, state = self._live, self._live.state
+        live, mark = self._live, self._live.mark
         stage, questions = next(live.blocks([record.question for record in records]))
         decision = live.decide(stage, questions)
-        live.put_back(state)
+        live.return_to(mark)
         live.follow_records(records)
         for i, record in enumerate(records):
             made = decision.probabilities[i, : len(record.present)][record.present]
@@ -325,9 +324,9 @@ class _Player:
     def _train(self, event: Event) -> None:
         content, session = event.content, self._session
         policy, start = self._jobs.pop(content["cut"])
-        found = settled(session, start, content["cut"])
-        rounds, rewards = tuple(round for round, _ in found), tuple(reward for _, reward in found)
-        job = Job(session.name, content["token"], 0, content["cut"], policy, rounds, rewards, content["force"])
+        rewards = rewards_to_learn(session, start, content["cut"])
+        learned = (policy, tuple(rewards), tuple(rewards.values()), content["force"])
+        job = Job(session.name, content["token"], 0, content["cut"], *learned)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the original training has warned already
             fingerprint = train(job).fingerprint
@@ -336,11 +335,9 @@ class _Player:
 
     def _resume(self, content: dict[str, Any], seq: int) -> None:
         """Continue from the snapshot on record, which was compared with the replay's."""
-        with self._session.reading() as tables:
-            self._live = LivePolicy(self._session.load(tables, content["snapshot"]), self._session.settings)
-        foreign = foreign_to(content["snapshot"], self._specials)
-        self._live.follow(self._session.events(content["cut"], seq - 1), foreign)
-        self._origin = content["cut"]
+        self._live, self._origin = self._loaded(content["snapshot"], content["cut"]), content["cut"]
+        segment = segments(content["snapshot"], self._specials)
+        self._live.follow(self._session.events(content["cut"], seq - 1), segment)
 
 
 def _blocks(events: Iterable[Event]) -> Iterator[list[Event]]:
@@ -353,17 +350,17 @@ def _blocks(events: Iterable[Event]) -> Iterator[list[Event]]:
 # --- logs
 
 
-def records(session: Session, last: int | None = None) -> Iterator[Record]:
+def records(session: Session, last: int | None = None) -> Iterator[DecisionRecord]:
     """Yield the recorded decisions in order, up to an event."""
     for event in session.events(0, session.last_seq() if last is None else last):
         if event.kind == "decide":
             yield record_of(event, session.settings.arms)
 
 
-def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
+def log_of(session: Session, decisions: Iterable[DecisionRecord], last: int) -> DecisionLog:
     """Return contexts, arms, probabilities, versions and rewards of decisions, as of an event."""
     log, rounds = DecisionLog(), set()
-    for record in found:
+    for record in decisions:
         contexts, _ = block_of([record.question], session.settings)
         shared = None if session.settings.blocks is None else record.question.numbers
         answer, chances = record.answer, record.padded(record.probabilities, 0.0)
@@ -371,17 +368,17 @@ def log_of(session: Session, found: Iterable[Record], last: int) -> DecisionLog:
         decision = Decision(answer.index, means, bonuses, answer.version, answer.round, chances, "", record.held_out)
         log.record(np.asarray(contexts[0]), decision, rows=shared)
         rounds.add(answer.round)
-    rewards = {round: reward for round, reward in settled(session, 0, last) if round in rounds}
+    rewards = {round: reward for round, reward in rewards_to_learn(session, 0, last).items() if round in rounds}
     if rewards:
         log.observe(rounds=list(rewards), rewards=list(rewards.values()))
     rule = session.settings.rewards
     with session.reading() as tables:
-        for event in tables.of_kind(session.row.study, "reward", 0, last) if rule.outcomes else ():
+        for event in tables.of_kind("reward", 0, last) if rule.outcomes else ():
             round, told = event.content["round"], event.content["outcomes"]
             if round in rewards:
                 before = log.outcomes.get(round, {}) if rule.aggregation == "sum" else {}
                 log.outcomes[round] = before | {name: before.get(name, 0.0) + value for name, value in told.items()}
-        for event in tables.of_kind(session.row.study, "quarantine", 0, last):
+        for event in tables.of_kind("quarantine", 0, last):
             if event.why == OVERRIDE and "arm" in event.content and event.content["round"] in rounds:
                 log.override(rounds=[event.content["round"]], reason=event.reason)
     return log
@@ -398,14 +395,13 @@ def back_up(session: Session, path: str) -> None:
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise InvalidStorage(f"the folder of {path} does not exist. Create it first.")
     with session.reading() as tables:
-        known = tables.event(session.row.study, tables.last_seq(session.row.study))
+        last = session.event(tables, tables.last_seq())
     temporary = f"{path}.part"
     try:
         session.storage.backup(temporary)
         with closing(open_storage(f"sqlite:///{temporary}?shared=1")) as copied, copied.reading() as tables:
-            found = tables.event(session.row.study, 0 if known is None else known.seq)
-        if known is None or found != known:
-            raise StudyError(f"the backup {path} lacks events of study {session.name!r}; it was removed.")
+            if tables.of(session.row).event(last.seq) != last:
+                raise StudyError(f"the backup {path} lacks events of study {session.name!r}; it was removed.")
         os.rename(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
@@ -416,23 +412,22 @@ def back_up(session: Session, path: str) -> None:
 def restore(backup: str, storage: str) -> list[str]:
     """Check all studies of a backup, copy them into an empty database, and return their names."""
     with closing(open_storage(f"sqlite:///{backup}", reading=True)) as source:
-        assert isinstance(source, SqliteStorage)
         source.check()
         with source.reading() as kept:
-            names = [row.name for row in kept.studies()]
-        for name in names:
-            found = verify(Session(source, name))
-            if not found.whole:
-                raise BrokenStudy(f"study {name!r} of {backup} is damaged: {found.flaw}. Use another backup.")
+            rows = kept.studies()
+        for row in rows:
+            checked = verify(Session(source, row.name))
+            if not checked.whole:
+                raise BrokenStudy(f"study {row.name!r} of {backup} is damaged: {checked.flaw}. Use another backup.")
         with closing(open_storage(storage, new=True)) as target:
             target.create()
             with source.reading() as kept, target.writing("") as tables:
                 if tables.studies():
                     raise InvalidStorage(f"{target.url} holds studies already; restore into an empty database.")
-                rows = {name: order for name, order in TABLES.items() if name != "rarely_schema"}
-                tables.take(source.connection.stream, rows)
-                for row in kept.studies():
-                    last = kept.last_seq(row.study)
-                    if tables.event(row.study, last) != kept.event(row.study, last):
+                tables.take(source.stream, {name: order for name, order in TABLES.items() if name != "rarely_schema"})
+                for row in rows:
+                    copied, original = tables.of(row), kept.of(row)
+                    last = original.last_seq()
+                    if copied.event(last) != original.event(last):
                         raise StudyError(f"{target.url} lacks events of study {row.name!r}; nothing was restored.")
-    return names
+    return [row.name for row in rows]

@@ -29,7 +29,7 @@ from rarely.extend.checks import check_positive, check_whole, is_whole, named_ar
 from rarely.extend.provisional import errors as core_errors
 from rarely.extend.provisional import path_of, replacing
 from rarely.study import errors as study_errors
-from rarely.study.ask import Answer, Request
+from rarely.study.decision import Answer, Request
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,13 +21,13 @@ from rarely.extend.checks import shown
 from rarely.extend.provisional import plain
 from rarely.study.errors import InvalidId
 
-Special = Literal["create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock"]
-Kind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | Special
-SPECIALS: tuple[Special, ...] = get_args(Special)
+SpecialKind = Literal["create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock"]
+EventKind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | SpecialKind
+SPECIALS: tuple[SpecialKind, ...] = get_args(SpecialKind)
 """The rare kinds: all except decisions, rewards and cuts."""
 GENESIS = "0" * 64
 """The hash before the first event."""
-SETTERS: tuple[Kind, ...] = ("create", "rejected", "version", "rollback")
+SETTERS: tuple[EventKind, ...] = ("create", "rejected", "version", "rollback")
 """Kinds after which the policy continues from another snapshot."""
 MAX_ID_LENGTH = 200
 MAX_REASON_LENGTH = 2000
@@ -129,7 +129,7 @@ class Event:
 
     seq: int
     """1, 2, … without gaps."""
-    kind: Kind
+    kind: EventKind
     time: int
     """Microseconds since 1970 (UTC); never less than the time of the previous event."""
     actor: str
@@ -147,18 +147,21 @@ class Event:
     previous: str
     """The hash of the previous event."""
     hash: str
+    _content: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def content(self) -> dict[str, Any]:
-        """The body as a dict."""
-        content: dict[str, Any] = json.loads(self.body)
-        return content
+        """The body as a dict, parsed once."""
+        if self._content is None:
+            object.__setattr__(self, "_content", json.loads(self.body))
+        assert self._content is not None
+        return self._content
 
 
 def next_event(
     study: str,
     last: tuple[int, str, int],
-    kind: Kind,
+    kind: EventKind,
     time: int,
     content: dict[str, Any],
     *,
@@ -228,20 +231,18 @@ class Position:
         """The argument `last` of `next_event`."""
         return self.seq, self.head, self.time
 
-    def after(self, event: Event, content: dict[str, Any] | None = None) -> Position:
-        """Return the position after the next event; `content` is the event's, if the caller has parsed it."""
+    def after(self, event: Event) -> Position:
+        """Return the position after the next event."""
         if event.key is not None:
-            known = {(kind, why): count for kind, why, count in self.deliveries}
-            known[event.kind, event.why] = known.get((event.kind, event.why), 0) + 1
-            change: dict[str, Any] = {"deliveries": tuple((*cause, known[cause]) for cause in sorted(known))}
-        elif event.kind == "cut":
-            change = {}
+            counts = {(kind, why): count for kind, why, count in self.deliveries}
+            counts[event.kind, event.why] = counts.get((event.kind, event.why), 0) + 1
+            change: dict[str, Any] = {"deliveries": tuple((*cause, counts[cause]) for cause in sorted(counts))}
         else:
-            change = self._change(event, event.content if content is None else content)
+            change = {} if event.kind == "cut" else self._change(event)
         return replace(self, seq=event.seq, head=event.hash, time=event.time, **change)
 
-    def _change(self, event: Event, content: dict[str, Any]) -> dict[str, Any]:
-        kind = event.kind
+    def _change(self, event: Event) -> dict[str, Any]:
+        kind, content = event.kind, event.content
         if kind == "decide":
             return {"rounds": content["round"]}
         if kind in SETTERS:

@@ -55,24 +55,24 @@ from rarely.extend.provisional import (
     state_of,
 )
 from rarely.study import errors
-from rarely.study.ask import Question, Record, block_of, record_of
+from rarely.study.decision import DecisionRecord, Question, block_of, record_of
 from rarely.study.errors import BrokenStudy, StudyBusy, StudyError, StudyFailed
-from rarely.study.events import SETTERS, Event, Kind, Position, digest, flaw_of, next_event, packed
+from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed
 from rarely.study.settings import StudySettings
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
-from rarely.study.storage.postgresql import PostgresqlStorage
 from rarely.study.trial import rule_of_stage, stage_at
 
 LOG = logging.getLogger("rarely.study")
 Clock = Callable[[], float]
-Foreign = Callable[[int], int | None]
-"""What `foreign_to` returns."""
-
+Mark = tuple[PolicyState, Position]
+"""What a `LivePolicy` knows at a moment: a value, which later calls leave as it is."""
+Segment = Callable[[int], int | None]
+"""What `segments` returns."""
 
 MAX_LEAP = 30 * 86400.0
-"""Seconds by which the clock may be ahead of the last event where the database has no clock of its own,"""
+"""Seconds by which the clock may be ahead of the last event, where the database has no clock of its own."""
 MAX_SKEW = 300.0
-"""and by which it may be ahead of the database's."""
+"""Seconds by which the clock may be ahead of the database's."""
 CHECKPOINT_WORK = 0.5
 """Seconds of processor time in transactions after which a checkpoint is made: about what it takes to repeat them."""
 CHECKPOINT_SHARE = 10
@@ -100,18 +100,14 @@ def to_bytes(policy: Policy) -> bytes:
 
 
 def from_bytes(study: str, data: bytes) -> Policy:
-    """Return the policy that `to_bytes` was given."""
-    try:
-        policy: Policy = restore(archive.parse(io.BytesIO(data), "it"), "it")
-    except SnapshotError as error:
-        raise BrokenStudy(f"a snapshot of study {study!r} is damaged: {error}") from error
-    set_life(policy, life_of(study))
+    """Return the policy that `to_bytes` was given, as one that decides for a study."""
+    return _of_study(study, archive.parse(io.BytesIO(data), "it"))
+
+
+def _of_study(study: str, saved: archive.Archive) -> Policy:
+    policy: Policy = restore(saved, "it")
+    set_life(policy, digest("life", study)[:16])  # all processes of a study give it to decisions; see `Decision.life`
     return policy
-
-
-def life_of(study: str) -> str:
-    """Return the life that all processes of a study give to decisions; see `Decision.life`."""
-    return digest("life", study)[:16]
 
 
 def sha256_of(data: bytes) -> str:
@@ -122,25 +118,30 @@ def sha256_of(data: bytes) -> str:
 class LivePolicy:
     """A policy under the rules of a study's stages: decides new rounds, and repeats recorded ones.
 
-    `base` is the event with the snapshot that it continues from, 0 before there is one, and `rows` is the number of
-    rows in the snapshot's history.
+    `position` is how far it has followed the record, `base` the event with the snapshot that it continues from, 0
+    before there is one, and `rows` the number of rows in the snapshot's history.
     """
 
-    def __init__(self, policy: Policy, settings: StudySettings, base: int = 0, rows: int | None = None) -> None:
-        self.policy, self._settings, self.base = policy, settings, base
+    def __init__(
+        self, policy: Policy, settings: StudySettings, position: Position, base: int = 0, rows: int | None = None
+    ) -> None:
+        self.policy, self.position, self.base, self._settings = policy, position, base, settings
         self.rows = len(policy.history) if rows is None else rows
-        self._own = rule_of(policy)
+        self._policys_rule = rule_of(policy)
 
     @property
-    def state(self) -> Any:
-        return state_of(self.policy)
+    def mark(self) -> Mark:
+        """What it knows now, for `return_to`."""
+        return state_of(self.policy), self.position
 
-    def put_back(self, state: Any) -> None:
+    def return_to(self, mark: Mark) -> None:
+        """Forget what came after a mark."""
+        state, self.position = mark
         put_back(self.policy, state)
 
     def bare(self) -> Policy:
         """Return the policy with its own rule, as it is trained and saved."""
-        set_rule(self.policy, self._own)
+        set_rule(self.policy, self._policys_rule)
         return self.policy
 
     def blocks(self, questions: Sequence[Question]) -> Iterator[tuple[int, list[Question]]]:
@@ -157,20 +158,26 @@ class LivePolicy:
         self._enter(stage)
         return self.policy.select(*block_of(questions, self._settings))
 
-    def follow(self, events: Iterable[Event], foreign: Foreign) -> None:
-        """Repeat the recorded decisions among these events."""
-        records = (record_of(event, self._settings.arms) for event in events if event.kind == "decide")
+    def follow(self, events: Iterable[Event], segment: Segment = lambda seq: None) -> None:
+        """Take in the next events of the record, and repeat the decisions among them."""
 
-        def group(record: Record) -> tuple[int, ...]:
-            segment, round = foreign(record.answer.seq), record.answer.round
-            if segment is None:
+        def records() -> Iterator[DecisionRecord]:
+            for event in events:
+                self.position = self.position.after(event)
+                if event.kind == "decide":
+                    yield record_of(event, self._settings.arms)
+
+        def group(record: DecisionRecord) -> tuple[int, ...]:
+            place, round = segment(record.answer.seq), record.answer.round
+            if place is None:
                 return (record.block,)
-            return segment, (round - 1) // GROUP, stage_at(self._settings.stages, round)[0]
+            return place, (round - 1) // GROUP, stage_at(self._settings.stages, round)[0]
 
-        for key, found in groupby(records, group):
-            self.follow_records(list(found), together=len(key) > 1)
+        for key, block in groupby(records(), group):
+            self.follow_records(list(block), together=len(key) > 1)
 
-    def follow_records(self, block: list[Record], *, together: bool = False) -> None:
+    def follow_records(self, block: list[DecisionRecord], *, together: bool = False) -> None:
+        """Repeat decisions of one stage."""
         first = block[0].answer
         if first.round != self.policy.round + 1:
             raise BrokenStudy(
@@ -185,12 +192,12 @@ class LivePolicy:
 
     def _enter(self, stage: int) -> None:
         """Set the rule of a stage."""
-        rule = rule_of_stage(self._settings.stages[stage], self._own, self._settings.arms)
+        rule = rule_of_stage(self._settings.stages[stage], self._policys_rule, self._settings.arms)
         if rule_of(self.policy) != rule:
             set_rule(self.policy, rule)
 
 
-def foreign_to(base: int, specials: Iterable[Event]) -> Foreign:
+def segments(base: int, specials: Iterable[Event]) -> Segment:
     """Return a function that says which of the snapshots in use, one after another, decided at an event.
 
     It returns None if that was the snapshot `base`. `specials` are all special events so far.
@@ -205,12 +212,12 @@ def foreign_to(base: int, specials: Iterable[Event]) -> Foreign:
     return segment
 
 
-def whole_groups(events: Iterable[Event], foreign: Foreign) -> Iterator[list[Event]]:
+def whole_groups(events: Iterable[Event], segment: Segment) -> Iterator[list[Event]]:
     """Yield the events in parts between which `LivePolicy.follow` may pause; an unfinished group is left out."""
     part: list[Event] = []
     for event in events:
         content = event.content if event.kind == "decide" else {}
-        mine = bool(content) and foreign(event.seq) is None
+        mine = bool(content) and segment(event.seq) is None
         if part and mine and content["block"] == event.seq:  # its first decision
             yield part
             part = []
@@ -228,24 +235,24 @@ class Session:
         self._lock = threading.RLock()
         self._closed, self._stopping, self._failed = False, False, ""
         self._live: LivePolicy | None = None
-        self._doubt: tuple[Any, Position] | None = None
-        """State and position before a commit that was not confirmed."""
+        self._doubt: Mark | None = None
+        """What the policy knew before a commit that was not confirmed."""
         self._work, self._patience = 0.0, CHECKPOINT_WORK
         self._checkpoint: threading.Thread | None = None
         self.saved = 0
         """The last event of the latest checkpoint; what came later is repeated when the study is opened again."""
-        self._standby: tuple[LivePolicy, Position] | None = None
+        self._standby: LivePolicy | None = None
+        """The version that was in use before this one, to which a rollback is most likely."""
         self._overtaken = False
         """Whether another process has changed the version in use."""
         self.used: tuple[int, int] | None = None
         """A cut and the number of rewards used up to it, which never changes; see `tell.accounts_of`."""
-        self.position = Position()
         with storage.reading() as tables:
             row = tables.study(name)
             if row is None:
-                known = ", ".join(repr(each.name) for each in tables.studies()) or "none"
-                raise errors.UnknownStudy(f"{storage.url} has no study called {name!r}; its studies are: {known}.")
-            first = tables.event(row.study, 1)
+                names = ", ".join(repr(each.name) for each in tables.studies()) or "none"
+                raise errors.UnknownStudy(f"{storage.url} has no study called {name!r}; its studies are: {names}.")
+            first = tables.of(row).event(1)
             if first is None or flaw_of(name, first, 1, Position().head):
                 raise BrokenStudy(f"the first event of study {name!r} is missing or was altered. Use a backup.")
         self.row: StudyRow = row
@@ -257,6 +264,11 @@ class Session:
         """The policy in use; only inside of `writing`."""
         assert self._live is not None
         return self._live
+
+    @property
+    def position(self) -> Position:
+        """How far the policy in memory has followed the record."""
+        return Position() if self._live is None else self._live.position
 
     @property
     def due(self) -> bool:
@@ -277,10 +289,11 @@ class Session:
 
     def stamp(self, *, repairing: bool = False) -> int:
         """Return the time of a new event; raise `ClockAhead` if the clock has leapt."""
-        known, server = self.position.time, self.storage.time
-        ahead, most, what = self.now() - known, MAX_LEAP * 1e6, f"the last event of study {self.name!r}"
-        if server is not None:
-            ahead, most, what = self.wall_clock() - round(server * 1e6), MAX_SKEW * 1e6, "the clock of the database"
+        ahead, most = self.now() - self.position.time, MAX_LEAP * 1e6
+        what = f"the last event of study {self.name!r}"
+        if self.storage.time is not None:
+            ahead, most = self.wall_clock() - round(self.storage.time * 1e6), MAX_SKEW * 1e6
+            what = "the clock of the database"
         elif repairing:
             ahead = 0
         if ahead > most:
@@ -305,21 +318,34 @@ class Session:
         if self._closed:
             raise errors.StudyClosed(f"study {self.name!r} was closed. Open it again: Study.open.")
 
+    def reconnect(self) -> None:
+        """Connect again after a lost connection; the policy stays if the record does."""
+        with self._lock:
+            self.storage.reconnect()
+            self._failed = ""
+
+    # --- transactions
+
     @contextmanager
     def reading(self) -> Iterator[Tables]:
         self.check()
         with self.storage.reading() as tables:
-            yield tables
+            yield tables.of(self.row)
 
     def last_seq(self) -> int:
         with self.reading() as tables:
-            return tables.last_seq(self.row.study)
+            return tables.last_seq()
+
+    def specials(self) -> list[Event]:
+        """Return all events except decisions, rewards and cuts."""
+        with self.reading() as tables:
+            return tables.specials()
 
     def events(self, first: int, last: int) -> Iterator[Event]:
         """Yield the events after `first` up to and including `last`, in short reads between which others may write."""
         while first < last:
             with self.reading() as tables:
-                events = tables.after(self.row.study, first, min(CHUNK, last - first))
+                events = tables.after(first, min(CHUNK, last - first))
             if not events:
                 return
             yield from events
@@ -330,23 +356,23 @@ class Session:
         """Open a transaction in which the policy is up to date with the record; restore the policy if it fails."""
         with self._lock:
             self.check()
-            before: tuple[LivePolicy, Any, Position] | None = None
+            before: tuple[LivePolicy, Mark] | None = None
             done, began = False, 0.0
             try:
                 with self._current() as tables:
-                    before, began = (self.live, self.live.state, self.position), time.thread_time()
+                    before, began = (self.live, self.live.mark), time.thread_time()
                     yield tables
                     done = True
             except BaseException as error:
                 if isinstance(error, StudyFailed):
                     self._failed = str(error)
                 if done and before is not None and before[0] is self._live:
-                    self._doubt = before[1:]
+                    self._doubt = before[1]
                 elif done:
                     self._live = None
                 elif before is not None:
-                    self._live, state, self.position = before
-                    self._live.put_back(state)
+                    self._live = before[0]
+                    self._live.return_to(before[1])
                 raise
             self._work += time.thread_time() - began
             if self._work > self._patience:
@@ -357,15 +383,17 @@ class Session:
         """Open a transaction whose policy is up to date; whatever takes long is done before it."""
         last = 0
         for attempt in range(MAX_CATCH_UPS + 1):
-            if attempt or self._live is None:
-                self._approach(last)
+            if self._live is None:
+                self._live = self._restored()
+            elif attempt:
+                self._catch_up(self.events(self.position.seq, last))
             with ExitStack() as stack:
-                tables = stack.enter_context(self.storage.writing(self.name))
+                tables = stack.enter_context(self.storage.writing(self.name)).of(self.row)
                 last = self._last(tables)
                 near = last - self.position.seq <= FEW_EVENTS or attempt == MAX_CATCH_UPS
                 if self._live is not None and near:
                     if last > self.position.seq:
-                        self._follow(tables.after(self.row.study, self.position.seq, last - self.position.seq))
+                        self._catch_up(tables.after(self.position.seq, last - self.position.seq))
                     opened = stack.pop_all()
                     break
         else:
@@ -373,283 +401,260 @@ class Session:
         with opened:
             yield tables
 
-    def append(self, tables: Tables, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
-        event = self.next_event(kind, content, **fields)
-        tables.append(self.row.study, [event])
-        return event
-
-    def next_event(self, kind: Kind, content: dict[str, Any], **fields: Any) -> Event:
-        """Return the next event, which the caller must write, and move the position to it."""
-        event = next_event(
-            self.name, self.position.last, kind, self.stamp(repairing=kind == "clock"), content, **fields
-        )
-        self.position = self.position.after(event, content)
-        return event
-
-    def install(self, tables: Tables, live: LivePolicy, done: int) -> None:
-        """Let another policy, which knows the events up to `done`, take in the last ones and decide from now on."""
-        live.base = self.position.base
-        foreign = foreign_to(live.base, tables.specials(self.row.study))
-        live.follow(tables.after(self.row.study, done, self.position.seq - done), foreign)
-        self._live = live
-        if self.position.seq - self.position.cut > FEW_EVENTS:
-            self._work = math.inf  # other processes need a checkpoint soon
-
-    def reconnect(self) -> None:
-        """Connect again after a lost connection; the policy stays if the record does."""
-        with self._lock:
-            if not isinstance(self.storage, PostgresqlStorage):
-                raise StudyFailed(f"{self._failed} Open the study again: Study.open.")
-            self.storage.connect()
-            self._failed = ""
-
-    # --- from the record to the policy
-
     def _last(self, tables: Tables) -> int:
         """Return the last event on record, and drop a policy that is not in use any more."""
-        study, last = self.row.study, tables.last_seq(self.row.study)
+        last, live = tables.last_seq(), self.live
         if self._doubt is not None:
-            event = tables.event(study, self.position.seq)
-            if event is None or event.hash != self.position.head:
-                state, self.position = self._doubt
-                self.live.put_back(state)
+            event = tables.event(live.position.seq)
+            if event is None or event.hash != live.position.head:
+                live.return_to(self._doubt)
             self._doubt = None
-        if self._live is not None and last < self.position.seq:
+        if last < live.position.seq:
             raise BrokenStudy(f"the record of study {self.name!r} has lost events; it was altered. Use a backup.")
-        later = tables.specials(study, self.position.seq) if self._live is not None and last > self.position.seq else []
+        later = tables.specials(live.position.seq) if last > live.position.seq else []
         if any(event.kind in SETTERS for event in later):
             self._live, self._overtaken = None, True
         return last
 
-    def _approach(self, last: int) -> None:
-        """Follow the record in short reads, for which nobody waits but the callers of this process."""
-        if self._live is not None:
-            self._follow(self.events(self.position.seq, last))
-            return
-        live, self.position, last, foreign = self._restored()
-        began = time.thread_time()
-        live.follow(self._checked(self.events(self.position.seq, last)), foreign)
-        if live.policy.round != self.position.rounds:
-            raise BrokenStudy(
-                f"study {self.name!r} has {self.position.rounds} decisions on record, but its policy has made "
-                f"{live.policy.round}. Use a backup."
-            )
-        self._live, self._work = live, self._work + time.thread_time() - began
+    def append(self, tables: Tables, kind: EventKind, content: dict[str, Any], **fields: Any) -> Event:
+        event = self.next_event(kind, content, **fields)
+        tables.append(event)
+        return event
 
-    def _follow(self, events: Iterable[Event]) -> None:
-        """Let policy and position follow decisions that others have made with it; both stay if that fails."""
-        before, live = self.position, self.live
-        state = live.state
+    def next_event(self, kind: EventKind, content: dict[str, Any], **fields: Any) -> Event:
+        """Return the next event, which the caller must write, and move the position to it."""
+        now = self.stamp(repairing=kind == "clock")
+        event = next_event(self.name, self.position.last, kind, now, content, **fields)
+        self.live.position = self.position.after(event)
+        return event
+
+    def install(self, tables: Tables, live: LivePolicy) -> None:
+        """Let another policy take in the last events and decide from now on."""
+        live.base, done = self.position.base, live.position.seq
+        live.follow(tables.after(done, self.position.seq - done), segments(live.base, tables.specials()))
+        live.position = self.position
+        self._live = live
+        if self.position.seq - self.position.cut > FEW_EVENTS:
+            self._work = math.inf  # other processes need a checkpoint soon
+
+    # --- from the record to the policy
+
+    def _catch_up(self, events: Iterable[Event]) -> None:
+        """Let the policy follow decisions that others have made with it; it stays as it was if that fails."""
+        live, mark = self.live, self.live.mark
         try:
-            live.follow(self._checked(events), lambda seq: None)
+            live.follow(self._checked(live, events))
         except BaseException:
-            self.position = before
-            live.put_back(state)
+            live.return_to(mark)
             raise
 
-    def _checked(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the events, each checked against the chain, and move the position along."""
+    def _checked(self, live: LivePolicy, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events that a policy takes in, each checked against the chain."""
         for event in events:
-            flaw = flaw_of(self.name, event, self.position.seq + 1, self.position.head)
+            flaw = flaw_of(self.name, event, live.position.seq + 1, live.position.head)
             if flaw:
                 raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
-            self.position = self.position.after(event)
             yield event
 
-    def _restored(self) -> tuple[LivePolicy, Position, int, Foreign]:
-        """Return the policy in use at a checkpoint or its cut, the position there, the last event, and `foreign_to`."""
-        study, position = self.row.study, Position()
+    def _restored(self) -> LivePolicy:
+        """Return the policy in use, from a checkpoint or its cut on, in short reads that keep nobody waiting."""
         with self.reading() as tables:
-            last, specials = tables.last_seq(study), tables.specials(study)
+            last, specials = tables.last_seq(), tables.specials()
+        position = Position()
         for event in specials:
             position = position.after(event)
         setter = max(event.seq for event in specials if event.kind in SETTERS)
-        far, foreign = setter - position.cut > FEW_EVENTS, foreign_to(position.base, specials)
-        deadline = time.monotonic() + CHECKPOINT_WAIT
-        found = self.read_checkpoint(position.base)
+        far, deadline = setter - position.cut > FEW_EVENTS, time.monotonic() + CHECKPOINT_WAIT
+        live = self.read_checkpoint(position.base)
         # A process that changes the version writes a checkpoint of it at once.
-        while found is None and self._overtaken and far and time.monotonic() < deadline:
+        while live is None and self._overtaken and far and time.monotonic() < deadline:
             time.sleep(0.05)
-            found = self.read_checkpoint(position.base)
+            live = self.read_checkpoint(position.base)
         self._overtaken = False
-        live, at = found or self.at_cut(position.base, position.cut, specials)
-        return live, at, last, foreign
+        live = live or self.at_cut(position.base, position.cut, specials)
+        began = time.thread_time()
+        live.follow(self._checked(live, self.events(live.position.seq, last)), segments(live.base, specials))
+        if live.policy.round != live.position.rounds:
+            raise BrokenStudy(
+                f"study {self.name!r} has {live.position.rounds} decisions on record, but its policy has made "
+                f"{live.policy.round}. Use a backup."
+            )
+        self._work += time.thread_time() - began
+        return live
 
-    def at_cut(self, base: int, cut: int, specials: list[Event]) -> tuple[LivePolicy, Position]:
-        """Return the policy of a snapshot, and the position at its cut."""
-        study, position = self.row.study, Position()
+    def at_cut(self, base: int, cut: int, specials: list[Event]) -> LivePolicy:
+        """Return the policy of a snapshot, at its cut."""
+        position = Position()
         with self.reading() as tables:
-            live = LivePolicy(self.load(tables, base), self.settings, base)
-            end, decision = self._event(tables, cut), tables.last_decision(study, cut)
-            delivered = tables.delivered(study, cut)
+            policy, end = self.load(tables, base), self.event(tables, cut)
+            decision, delivered = tables.last_decision(cut), tables.delivered(cut)
         for event in [*(event for event in specials if event.seq <= cut), *([] if decision is None else [decision])]:
             position = position.after(event)
-        return live, replace(position, seq=cut, head=end.hash, time=end.time, deliveries=delivered)
+        position = replace(position, seq=cut, head=end.hash, time=end.time, deliveries=delivered)
+        return LivePolicy(policy, self.settings, position, base)
 
-    def ready(self, base: int, cut: int) -> tuple[LivePolicy, int]:
-        """Return the policy of a snapshot, and the last event that it knows; see `approach`."""
-        with self.reading() as tables:
-            specials = tables.specials(self.row.study)
-        live, position = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
-        return live, self.approach(live, position).seq
+    def ready(self, base: int, cut: int) -> LivePolicy:
+        """Return the policy of a snapshot; see `approach`."""
+        live = self.read_checkpoint(base) or self.at_cut(base, cut, self.specials())
+        self.approach(live)
+        return live
 
-    def approach(self, live: LivePolicy, position: Position, pause: Callable[[], bool] = lambda: False) -> Position:
-        """Let a policy that is not in use follow whole groups while others decide, and return its position.
+    def approach(self, live: LivePolicy, pause: Callable[[], bool] = lambda: False) -> None:
+        """Let a policy that is not in use follow whole groups while others decide.
 
         `install` takes in what is missing in the end. It ends early if `pause` says so.
         """
         for _ in range(MAX_CATCH_UPS):
             with self.reading() as tables:
-                last, specials = tables.last_seq(self.row.study), tables.specials(self.row.study)
-            foreign, before = foreign_to(live.base, specials), position.seq
-            for events in whole_groups(self.events(position.seq, last), foreign):
-                live.follow(events, foreign)
-                decided = max((event.seq for event in events if event.kind == "decide"), default=0)
-                for event in events:
-                    if event.kind != "decide" or event.seq == decided:  # of decisions the last one says all
-                        position = position.after(event)
+                last, specials = tables.last_seq(), tables.specials()
+            segment, before = segments(live.base, specials), live.position.seq
+            for events in whole_groups(self.events(before, last), segment):
+                live.follow(events, segment)
                 if pause():
-                    return position
-            if last - position.seq <= FEW_EVENTS or position.seq == before:
-                break
-        return position
-
-    # --- checkpoints
-
-    def read_checkpoint(self, base: int) -> tuple[LivePolicy, Position] | None:
-        """Return the policy of a snapshot as of its latest checkpoint, and the position there.
-
-        Returns None if there is none, and also, with a warning, if it is unusable.
-        """
-        try:
-            with self.storage.checkpoints() as tables:
-                found = tables.checkpoints(self.row.study, base)
-        except (StudyError, TypeError) as error:  # of a damaged file beside the database
-            problem: Exception = error
-        else:
-            if not found:
-                return None
-            try:
-                return self._from_checkpoints(base, found)
-            except StudyError:  # of the record itself
-                raise
-            except (SnapshotError, KeyError, TypeError, ValueError) as error:
-                problem = error
-        if not isinstance(problem, StudyBusy):
-            with suppress(StudyError), self.storage.checkpoints() as tables:
-                tables.drop_checkpoints(self.row.study, base)
-        said = f"a checkpoint of study {self.name!r} cannot be used ({problem})"
-        warnings.warn(f"{said}: decisions are repeated from the record.", errors.CheckpointWarning, stacklevel=2)
-        return None
-
-    def _from_checkpoints(
-        self, base: int, found: list[tuple[int, int, str, bytes, bytes]]
-    ) -> tuple[LivePolicy, Position]:
-        with self.reading() as tables:
-            event = self._event(tables, base)
-            snapshot = archive.parse(io.BytesIO(self.snapshot(tables, event)), "the snapshot")
-        sha256 = event.content["sha256"]
-        for _, _, known, history, _ in found:
-            sha256 = _chained(sha256, history)
-            if sha256 != known:
-                raise ValueError("its rows were altered or damaged")
-        saved = archive.parse(io.BytesIO(found[-1][4]), "its state")
-        mark = saved.header.pop("checkpoint")
-        position = Position(**mark["position"] | {"deliveries": tuple(map(tuple, mark["position"]["deliveries"]))})
-        with self.reading() as tables:
-            last = tables.event(self.row.study, position.seq)
-        if mark["sha256"] != sha256 or found[-1][1] != position.seq or last is None or last.hash != position.head:
-            raise ValueError("it belongs to another record")
-        joined = _joined(snapshot.arrays, np.frombuffer(b"".join(history for *_, history, _ in found), "<f8"))
-        policy = restore(saved._replace(arrays=saved.arrays | joined), "its state")
-        self.saved = max(self.saved, position.seq)
-        set_life(policy, life_of(self.name))
-        return LivePolicy(policy, self.settings, base, rows=found[0][0]), position
-
-    def save_checkpoint(self, live: LivePolicy, state: PolicyState, position: Position) -> None:
-        """Write a checkpoint of a policy, unless there is a later one of its snapshot."""
-        study, base = self.row.study, live.base
-        with self.reading() as tables:
-            event = self._event(tables, base)
-        header, arrays = content_at(live.policy, state)
-        rows = {name.removeprefix(_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_PREFIX)}
-        with self.storage.checkpoints() as tables:
-            last = tables.last_checkpoint(study, base)
-            if last is not None and last[2] >= position.seq:
+                    return
+            if last - live.position.seq <= FEW_EVENTS or live.position.seq == before:
                 return
-            width = rows["contexts"].shape[1] + len(_COLUMNS)
-            start = live.rows if last is None else last[0] + last[1] // (8 * width)
-            columns = [rows["contexts"][start:], *(rows[name][start:] for name in _COLUMNS)]
-            history = packed(np.column_stack(columns))
-            sha256 = _chained(event.content["sha256"] if last is None else last[3], history)
-            header["checkpoint"] = {"position": asdict(position), "sha256": sha256}
-            tables.add_checkpoint(study, base, start, position.seq, sha256, history, archive.to_bytes(header, arrays))
-
-    def _begin_checkpoint(self) -> None:
-        """Write a checkpoint in another thread, unless one is being written: state and position are values."""
-        if self._checkpoint is None or not self._checkpoint.is_alive():
-            self._work = 0.0
-            taken = (self.live, self.live.state, self.position)
-            self._checkpoint = threading.Thread(target=self._write_checkpoint, args=taken, daemon=True)
-            self._checkpoint.start()
-
-    def _follow_standby(self, position: Position) -> None:
-        """Keep a checkpoint of the version that was in use before this one, to which a rollback is most likely."""
-        with self.reading() as tables:
-            specials, rows = tables.specials(self.row.study), tables.versions(self.row.study)
-        numbers = [event.content["number"] for event in specials if event.kind in ("create", "version", "rollback")]
-        others = [number for number in numbers if number != position.version]
-        if not others:
-            return
-        base, cut = rows[others[-1]].snapshot, rows[others[-1]].cut
-        if self._standby is None or self._standby[0].base != base:
-            used = [event.content["snapshot"] for event in specials if event.kind in SETTERS]
-            with self.storage.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
-                tables.drop_checkpoints(self.row.study, used[-1], base, which="NOT IN")
-            self._standby = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
-        live, known = self._standby
-        self._standby = None  # unless it gets through
-        # The version in use comes first: the next checkpoint of it must not wait.
-        known = self.approach(live, known, lambda: self._stopping or self._work > self._patience)
-        self.save_checkpoint(live, live.state, known)
-        self._standby = (live, known)
-
-    def _write_checkpoint(self, live: LivePolicy, state: Any, position: Position) -> None:
-        began = time.thread_time()
-        try:
-            self.save_checkpoint(live, state, position)
-            self._patience = max(CHECKPOINT_WORK, CHECKPOINT_SHARE * (time.thread_time() - began))
-            self.saved = position.seq
-            self._follow_standby(position)
-        except Exception as error:  # the record is whole without it
-            self._patience *= 2  # so that the log is not full of it
-            if not self._stopping:
-                LOG.warning("study %r goes without a checkpoint: %s", self.name, error)
 
     def load(self, tables: Tables, seq: int) -> Policy:
         """Return the policy whose snapshot an event holds."""
-        return from_bytes(self.name, self.snapshot(tables, self._event(tables, seq)))
+        data = self.snapshot(tables, self.event(tables, seq))
+        try:
+            return from_bytes(self.name, data)
+        except SnapshotError as error:
+            raise BrokenStudy(f"a snapshot of study {self.name!r} is damaged: {error}") from error
 
-    def _event(self, tables: Tables, seq: int) -> Event:
-        event = tables.event(self.row.study, seq)
+    def event(self, tables: Tables, seq: int) -> Event:
+        """Return an event that must be on record."""
+        event = tables.event(seq)
         if event is None:
             raise BrokenStudy(f"event {seq} of study {self.name!r} is missing. Use a backup.")
         return event
 
     def snapshot(self, tables: Tables, event: Event) -> bytes:
         """Return the snapshot that an event names, if it is the one on record."""
-        content = event.content
-        found = tables.snapshot(self.row.study, content["snapshot"])
+        row = tables.snapshot(event.content["snapshot"])
         what = f"the snapshot of event {event.seq} ({event.kind}) of study {self.name!r}"
-        if found is None:
+        if row is None:
             raise BrokenStudy(f"{what} is missing. Use a backup.")
-        sha256, data = found
-        if not sha256 == sha256_of(data) == content["sha256"]:
+        sha256, data = row
+        if not sha256 == sha256_of(data) == event.content["sha256"]:
             raise BrokenStudy(
                 f"{what} was altered or damaged: its SHA-256 is not the one on record. Use a backup, or roll back to "
                 "another version."
             )
         return data
+
+    # --- checkpoints
+
+    @contextmanager
+    def checkpoints(self) -> Iterator[Tables]:
+        with self.storage.checkpoints() as tables:
+            yield tables.of(self.row)
+
+    def read_checkpoint(self, base: int) -> LivePolicy | None:
+        """Return the policy of a snapshot as of its latest checkpoint.
+
+        Returns None if there is none, and also, with a warning, if it is unusable.
+        """
+        try:
+            with self.checkpoints() as tables:
+                rows = tables.checkpoints(base)
+        except (StudyError, TypeError) as error:  # of a damaged file beside the database
+            problem: Exception = error
+        else:
+            if not rows:
+                return None
+            try:
+                return self._from_checkpoints(base, rows)
+            except StudyError:  # of the record itself
+                raise
+            except (SnapshotError, KeyError, TypeError, ValueError) as error:
+                problem = error
+        if not isinstance(problem, StudyBusy):
+            with suppress(StudyError), self.checkpoints() as tables:
+                tables.drop_checkpoints(base)
+        said = f"a checkpoint of study {self.name!r} cannot be used ({problem})"
+        warnings.warn(f"{said}: decisions are repeated from the record.", errors.CheckpointWarning, stacklevel=2)
+        return None
+
+    def _from_checkpoints(self, base: int, rows: list[tuple[int, int, str, bytes, bytes]]) -> LivePolicy:
+        with self.reading() as tables:
+            event = self.event(tables, base)
+            snapshot = archive.parse(io.BytesIO(self.snapshot(tables, event)), "the snapshot")
+        sha256 = event.content["sha256"]
+        for _, _, chained, history, _ in rows:
+            sha256 = _chained(sha256, history)
+            if sha256 != chained:
+                raise ValueError("its rows were altered or damaged")
+        saved = archive.parse(io.BytesIO(rows[-1][4]), "its state")
+        mark = saved.header.pop("checkpoint")
+        position = Position(**mark["position"] | {"deliveries": tuple(map(tuple, mark["position"]["deliveries"]))})
+        with self.reading() as tables:
+            last = tables.event(position.seq)
+        if mark["sha256"] != sha256 or rows[-1][1] != position.seq or last is None or last.hash != position.head:
+            raise ValueError("it belongs to another record")
+        joined = _joined(snapshot.arrays, np.frombuffer(b"".join(history for *_, history, _ in rows), "<f8"))
+        policy = _of_study(self.name, saved._replace(arrays=saved.arrays | joined))
+        self.saved = max(self.saved, position.seq)
+        return LivePolicy(policy, self.settings, position, base, rows=rows[0][0])
+
+    def save_checkpoint(self, live: LivePolicy, mark: Mark) -> None:
+        """Write a checkpoint of a policy, unless there is a later one of its snapshot."""
+        (state, position), base = mark, live.base
+        with self.reading() as tables:
+            event = self.event(tables, base)
+        header, arrays = content_at(live.policy, state)
+        rows = {name.removeprefix(_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_PREFIX)}
+        with self.checkpoints() as tables:
+            last = tables.last_checkpoint(base)
+            if last is not None and last[2] >= position.seq:
+                return
+            width = rows["contexts"].shape[1] + len(_COLUMNS)
+            start = live.rows if last is None else last[0] + last[1] // (8 * width)
+            history = packed(np.column_stack([rows[name][start:] for name in ("contexts", *_COLUMNS)]))
+            sha256 = _chained(event.content["sha256"] if last is None else last[3], history)
+            header["checkpoint"] = {"position": asdict(position), "sha256": sha256}
+            tables.add_checkpoint(base, start, position.seq, sha256, history, archive.to_bytes(header, arrays))
+
+    def _begin_checkpoint(self) -> None:
+        """Write a checkpoint in another thread, unless one is being written: a mark is a value."""
+        if self._checkpoint is None or not self._checkpoint.is_alive():
+            self._work = 0.0
+            arguments = (self.live, self.live.mark)
+            self._checkpoint = threading.Thread(target=self._write_checkpoint, args=arguments, daemon=True)
+            self._checkpoint.start()
+
+    def _write_checkpoint(self, live: LivePolicy, mark: Mark) -> None:
+        began = time.thread_time()
+        try:
+            self.save_checkpoint(live, mark)
+            self._patience = max(CHECKPOINT_WORK, CHECKPOINT_SHARE * (time.thread_time() - began))
+            self.saved = mark[1].seq
+            self._follow_standby(mark[1].version)
+        except Exception as error:  # the record is whole without it
+            self._patience *= 2  # so that the log is not full of it
+            if not self._stopping:
+                LOG.warning("study %r goes without a checkpoint: %s", self.name, error)
+
+    def _follow_standby(self, version: int) -> None:
+        """Keep a checkpoint of the version that was in use before this one."""
+        with self.reading() as tables:
+            specials, rows = tables.specials(), tables.versions()
+        numbers = [event.content["number"] for event in specials if event.kind in ("create", "version", "rollback")]
+        others = [number for number in numbers if number != version]
+        if not others:
+            return
+        base, cut = rows[others[-1]].snapshot, rows[others[-1]].cut
+        standby, self._standby = self._standby, None  # unless it gets through
+        if standby is None or standby.base != base:
+            used = [event.content["snapshot"] for event in specials if event.kind in SETTERS]
+            with self.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
+                tables.drop_checkpoints(used[-1], base, which="NOT IN")
+            standby = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
+        # The version in use comes first: the next checkpoint of it must not wait.
+        self.approach(standby, lambda: self._stopping or self._work > self._patience)
+        self.save_checkpoint(standby, standby.mark)
+        self._standby = standby
 
 
 def _chained(sha256: str, history: bytes) -> str:

@@ -16,15 +16,16 @@ from rarely.extend.provisional import facts_table
 from rarely.logs import DecisionLog, write_log
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse
-from rarely.study.ask import Answer, Record, Request, decide, read_request, record_of
+from rarely.study.ask import decide
 from rarely.study.audit import Replay, Status, Verification
+from rarely.study.decision import Answer, DecisionRecord, Request, read_request, record_of
 from rarely.study.effects import AnalysisPlan
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow, open_storage
-from rarely.study.tell import Receipt, Tell, read_tell, receive, settled
+from rarely.study.tell import Receipt, Tell, read_tell, receive, rewards_to_learn
 from rarely.study.trial import Stage
 from rarely.study.versions import Job, Trained, candidate_of, check_open, train
 
@@ -196,9 +197,8 @@ class Study:
         session = self._session
         with session.writing():
             policy, cut, last = copy.copy(session.live.policy), session.position.cut, session.position.seq
-        if found := settled(session, cut, last):  # what the next training would learn from
-            rounds, rewards = map(list, zip(*found, strict=True))
-            policy.observe(rounds=rounds, rewards=rewards, late="count")
+        if rewards := rewards_to_learn(session, cut, last):  # as the next training would
+            policy.observe(rounds=list(rewards), rewards=list(rewards.values()), late="count")
         return policy.plot(figure, arms=self.settings.arms or ())
 
     # --- decisions and rewards
@@ -320,7 +320,7 @@ class Study:
     # --- versions
 
     def update(self, *, force: bool = False, progress: Progress = None, actor: str = "", reason: str = "") -> str:
-        """Train the next version on the settled rewards, and publish it.
+        """Train the next version on the rewards so far, and publish it.
 
         Other threads and processes keep deciding with the old version meanwhile. Returns "version" if the new version
         decides from now on, "candidate" if a person must approve it first, "rejected" if the training did not lower the
@@ -378,7 +378,7 @@ class Study:
         with session.writing() as tables:
             seq, event = candidate_of(session, tables)
             check_open(session, approving=True)
-        live, done = session.ready(seq, event.content["cut"])  # while others decide
+        live = session.ready(seq, event.content["cut"])  # while others decide
         with session.writing() as tables:
             if seq != candidate_of(session, tables)[0]:
                 raise ApprovalNeeded(f"the candidate of event {seq} is not the current one any more.")
@@ -386,7 +386,7 @@ class Study:
             content = event.content | {"number": session.position.versions, "snapshot": seq}
             published = session.append(tables, "version", content, **fields)
             versions.add_version(session, tables, content, published.seq)
-            session.install(tables, live, done)
+            session.install(tables, live)
         return int(content["number"])
 
     def dismiss(self, *, actor: str, reason: str = "") -> None:
@@ -406,11 +406,11 @@ class Study:
         next update learns from all of them.
         """
         session, fields, row = self._session, check_signature(actor, reason), self._version(version)
-        live, done = session.ready(row.snapshot, row.cut)  # while others decide
+        live = session.ready(row.snapshot, row.cut)  # while others decide
         with session.writing() as tables:
             content = {"cut": row.cut, "from": session.position.version, "number": version, "snapshot": row.snapshot}
             session.append(tables, "rollback", content, **fields)
-            session.install(tables, live, done)
+            session.install(tables, live)
 
     def pin(self, *, actor: str = "", reason: str = "") -> None:
         """Keep the version in use: `update` raises `StudyPinned` until `unpin`."""
@@ -470,7 +470,7 @@ class Study:
     def versions(self) -> list[VersionRow]:
         """Return the published versions."""
         with self._session.reading() as tables:
-            return tables.versions(self._session.row.study)
+            return tables.versions()
 
     def policy(self, version: int | Literal["candidate"]) -> Policy:
         """Return a copy of the policy that a version was published with, or of the candidate's.
@@ -491,15 +491,15 @@ class Study:
 
     # --- the record
 
-    def decision(self, id: str) -> Record:
+    def decision(self, id: str) -> DecisionRecord:
         """Return everything on record about a decision; `UnknownDecision` if there is none with this id."""
         with self._session.reading() as tables:
-            event = tables.decisions(self._session.row.study, [check_id(id)]).get(id)
+            event = tables.decisions([check_id(id)]).get(id)
         if event is None:
             raise UnknownDecision(f"study {self.name!r} has no decision with id {id!r}.")
         return record_of(event, self.settings.arms)
 
-    def decisions(self) -> Iterator[Record]:
+    def decisions(self) -> Iterator[DecisionRecord]:
         """Yield all recorded decisions in order."""
         return audit.records(self._session)
 

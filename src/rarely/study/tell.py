@@ -9,7 +9,7 @@ a waiting window has closed if it ended before the time of the event at the cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from rarely import InvalidInput, InvalidReward
 from rarely.extend import Described
 from rarely.extend.checks import is_whole, read_rewards, shown
 from rarely.study.errors import StudyConflict
-from rarely.study.events import Event, Kind, canonical, check_id, check_text
+from rarely.study.events import Event, EventKind, canonical, check_id, check_text
 from rarely.study.session import Session
 from rarely.study.settings import RewardRule
 from rarely.study.storage import CHUNK, Tables
@@ -129,34 +129,33 @@ def read_tell(tell: Tell, rule: RewardRule) -> Delivery:
     return Delivery(id, value, key, actor, tell.arm, reason, outcomes)
 
 
-def receive(session: Session, tables: Tables, deliveries: Sequence[Any], fields: dict[str, str]) -> list[Any]:
+def receive(session: Session, tables: Tables, deliveries: Sequence[Any], signature: dict[str, str]) -> list[Any]:
     """Return a receipt or an error for each delivery; an error given as a delivery keeps its place."""
-    study, rule, names = session.row.study, session.settings.rewards, session.settings.arms
-    ids = list(dict.fromkeys(each.id for each in deliveries if isinstance(each, Delivery)))
-    decisions, earlier = tables.decisions(study, ids), tables.deliveries(study, ids)
+    names, ids = session.settings.arms, dict.fromkeys(each.id for each in deliveries if isinstance(each, Delivery))
+    decisions, earlier = tables.decisions([*ids]), tables.deliveries([*ids])
     events: list[Event] = []
-    found: list[Any] = []
+    results: list[Any] = []
     for each in deliveries:
-        judged = each
+        result = each
         if isinstance(each, Delivery):
             arm = names.index(each.arm) if names and each.arm in names else each.arm
-            each = replace(each, arm=arm, reason=each.reason or fields["reason"])
-            judged = judge(rule, each, decisions.get(each.id), earlier[each.id], session.now())
-        if isinstance(judged, tuple):
-            kind, why, body = judged
-            signed = fields | {"actor": each.actor or fields["actor"], "reason": each.reason}
+            each = replace(each, arm=arm, reason=each.reason or signature["reason"])
+            result = judge(session.settings.rewards, each, decisions.get(each.id), earlier[each.id], session.now())
+        if isinstance(result, tuple):
+            kind, why, body = result
+            signed = {"actor": each.actor or signature["actor"], "reason": each.reason}
             event = session.next_event(kind, body, ref=each.id, key=each.key, why=why, **signed)
             events.append(event)
             earlier[each.id].append(event)
-            judged = Receipt(each.id, _STATUS[kind], why, event.seq)
-        found.append(judged)
-    tables.append(study, events)
-    return found
+            result = Receipt(each.id, _STATUS[kind], why, event.seq)
+        results.append(result)
+    tables.append(*events)
+    return results
 
 
 def judge(
     rule: RewardRule, delivery: Delivery, decision: Event | None, earlier: Sequence[Event], now: int
-) -> Receipt | StudyConflict | InvalidInput | tuple[Kind, str, dict[str, Any]]:
+) -> Receipt | StudyConflict | InvalidInput | tuple[EventKind, str, dict[str, Any]]:
     """Return the receipt of a recorded delivery, or kind, reason and body of the event that a new one becomes.
 
     `decision` is the decision that the delivery is about, if it is on record, and `earlier` its earlier deliveries. A
@@ -164,11 +163,11 @@ def judge(
     """
     for event in earlier:
         if event.key == delivery.key:
-            known = event.content["reward"]
-            if known == delivery.value and event.content.get("outcomes") == delivery.outcomes:
+            reward = event.content["reward"]
+            if reward == delivery.value and event.content.get("outcomes") == delivery.outcomes:
                 return Receipt(delivery.id, "duplicate", event.why, event.seq)
             return StudyConflict(
-                f"key {delivery.key[1:]!r} of decision {delivery.id!r} was used for reward {known}; got "
+                f"key {delivery.key[1:]!r} of decision {delivery.id!r} was used for reward {reward}; got "
                 f"{delivery.value}. Use another key for another reward."
             )
     body: dict[str, Any] = {"reward": delivery.value}
@@ -196,53 +195,52 @@ def judge(
 # --- rewards that a training may use
 
 
-def closed_until(tables: Tables, study: int, rule: RewardRule, cut: int) -> int:
+def closed_until(tables: Tables, rule: RewardRule, cut: int) -> int:
     """Return the last event whose waiting window has closed at the cut."""
-    event = tables.event(study, cut)
+    event = tables.event(cut)
     if rule.window is None or event is None:
         return 0
-    return tables.last_until(study, event.time - rule.window - 1, cut)
+    return tables.last_until(event.time - rule.window - 1, cut)
 
 
-def settled(session: Session, start: int, cut: int) -> list[tuple[int, float]]:
-    """Return the (round, reward) pairs that a policy with the cut `start` must learn to reach the cut `cut`.
+def rewards_to_learn(session: Session, start: int, cut: int) -> dict[int, float]:
+    """Return, by round, the rewards that a policy with the cut `start` must learn to reach the cut `cut`.
 
-    They come from short reads between which others may decide: what a cut has settled never changes.
+    They come from short reads between which others may decide: what a cut lets a version learn never changes.
     """
-    study, rule = session.row.study, session.settings.rewards
+    rule = session.settings.rewards
     with session.reading() as tables:
-        before, closed = (closed_until(tables, study, rule, at) for at in (start, cut))
-    spans: list[tuple[str, int, int]]
-    spans = [("first", start, cut) if rule.aggregation == "first" else (rule.aggregation, before, closed)]
-    spans += [] if rule.default is None else [("none", before, closed)]
-    found: list[tuple[int, float]] = []
-    for which, begin, end in spans:
-        for first in range(begin, end, CHUNK):
-            last = min(first + CHUNK, end)
-            with session.reading() as tables:
-                if which == "none":
-                    found += [(round, float(rule.default or 0.0)) for round in tables.unrewarded(study, first, last)]
-                elif which == "first":
-                    contents = [event.content for event in tables.of_kind(study, "reward", first, last)]
-                    found += [(content["round"], content["reward"]) for content in contents]
-                else:
-                    joined = tables.rewards_of(study, first, last)
-                    found += [(round, told[-1] if which == "last" else sum(told)) for round, told in joined]
-    return found
+        before, closed = (closed_until(tables, rule, at) for at in (start, cut))
+    rewards: dict[int, float] = {}
+    for first, last in _chunks(*((start, cut) if rule.aggregation == "first" else (before, closed))):
+        with session.reading() as tables:
+            if rule.aggregation == "first":
+                contents = [event.content for event in tables.of_kind("reward", first, last)]
+                rewards |= {content["round"]: content["reward"] for content in contents}
+            else:
+                for round, told in tables.rewards_of(first, last):
+                    rewards[round] = told[-1] if rule.aggregation == "last" else sum(told)
+    for first, last in _chunks(before, closed) if rule.default is not None else ():
+        with session.reading() as tables:
+            rewards |= dict.fromkeys(tables.unrewarded(first, last), float(rule.default or 0.0))
+    return rewards
+
+
+def _chunks(first: int, last: int) -> Iterator[tuple[int, int]]:
+    return ((at, min(at + CHUNK, last)) for at in range(first, last, CHUNK))
 
 
 def accounts_of(session: Session, tables: Tables) -> Accounts:
     """Count all rewards at the session's position."""
-    position, rule, study = session.position, session.settings.rewards, session.row.study
-    learned = position.learned
-    if session.used is None or session.used[0] != learned:
+    position, rule = session.position, session.settings.rewards
+    if session.used is None or session.used[0] != position.learned:
         if rule.aggregation == "first":
-            count = tables.rewards_until(study, learned)
+            count = tables.rewards_until(position.learned)
         else:
-            count = tables.rewards_decided_until(study, closed_until(tables, study, rule, learned))
-        session.used = (learned, count)
-    used, counts = session.used[1], {(kind, why): count for kind, why, count in position.deliveries}
+            count = tables.rewards_decided_until(closed_until(tables, rule, position.learned))
+        session.used = (position.learned, count)
+    counts = {(kind, why): count for kind, why, count in position.deliveries}
     quarantine = {why: count for (kind, why), count in counts.items() if kind == "quarantine"}
-    late, held = counts.get(("late reward", ""), 0), sum(quarantine.values())
+    used, late, held = session.used[1], counts.get(("late reward", ""), 0), sum(quarantine.values())
     pending = counts.get(("reward", ""), 0) - used
     return Accounts(sum(counts.values()), used, pending, late, held, quarantine)

@@ -1,6 +1,6 @@
 """The versions of a study: created, trained, published, approved, rolled back.
 
-    begin    under a lease with a fencing token: the cut, the policy as of the cut, the rewards that are settled
+    begin    under a lease with a fencing token: the cut, the policy as of the cut, the rewards that it may learn from
     train    anywhere, also in another process; needs no database
     finish   repeats what was decided since the cut, and publishes in one transaction
 
@@ -27,17 +27,17 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Policy, RarelyError, build_info
+from rarely import Policy, RarelyError, SnapshotError, build_info
 from rarely.extend import Progress
 from rarely.extend.checks import shown
 from rarely.golden import family_of
 from rarely.study import errors
-from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
-from rarely.study.events import Event, Kind, Position, canonical, next_event
+from rarely.study.errors import InvalidStudy, StaleTrainer, StudyBusy, StudyError
+from rarely.study.events import Event, EventKind, Position, canonical, next_event
 from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
 from rarely.study.settings import StudySettings
 from rarely.study.storage import Lease, Storage, Tables, VersionRow
-from rarely.study.tell import settled
+from rarely.study.tell import rewards_to_learn
 from rarely.study.trial import check_updates, stage_at
 
 UNLIMITED = 2**31 - 1
@@ -88,19 +88,18 @@ def create(
     with storage.writing(name) as tables:
         row = tables.study(name)
         if row is not None:
-            known = tables.event(row.study, 1)
-            if known is None or _identity(known.content) != _identity(content):
+            first = tables.of(row).event(1)
+            if first is None or _identity(first.content) != _identity(content):
                 raise errors.StudyExists(
                     f"{storage.url} already has a study called {name!r}, with other settings. Open it with Study.open, "
                     "or choose another name."
                 )
             return
         row = tables.add_study(name, UNLIMITED if batches is None else batches)
-        last = Position().last
-        event = next_event(name, last, "create", round(clock() * 1e6), content, actor=actor, reason=reason)
-        tables.append(row.study, [event])
-        tables.add_snapshot(row.study, 1, content["sha256"], snapshot)
-        tables.add_version(row, version_row(content, 1, None))
+        tables, now = tables.of(row), round(clock() * 1e6)
+        tables.append(next_event(name, Position().last, "create", now, content, actor=actor, reason=reason))
+        tables.add_snapshot(1, content["sha256"], snapshot)
+        tables.add_version(row.budget, version_row(content, 1, None))
 
 
 def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dict[str, Any], bytes]:
@@ -136,10 +135,10 @@ def _identity(content: dict[str, Any]) -> str:
 
 def version_row(content: dict[str, Any], seq: int, parent: VersionRow | None) -> VersionRow:
     """Return the row of a version, given the body of its event."""
-    known = {name: content[name] for name in ("number", "parent", "cut", "snapshot", "sha256", "fingerprint")}
-    known |= {name: canonical(content[name]) for name in ("settings", "environment")}
+    fields = {name: content[name] for name in ("number", "parent", "cut", "snapshot", "sha256", "fingerprint")}
+    fields |= {name: canonical(content[name]) for name in ("settings", "environment")}
     seed, first = canonical(content["settings"].get("seed")), 1 if parent is None else parent.cut + 1
-    return VersionRow(**known, seed=seed, first=first, seq=seq)
+    return VersionRow(**fields, seed=seed, first=first, seq=seq)
 
 
 # --- training
@@ -229,8 +228,8 @@ def train(job: Job, progress: Progress = None) -> Trained:
     if job.rounds:
         policy.observe(rounds=np.array(job.rounds), rewards=np.array(job.rewards))
     record = policy.update(force=job.force, progress=progress)
-    known = (job.study, job.token, job.parent, job.cut, job.force, record.accepted, to_bytes(policy))
-    return Trained(*known, policy.fingerprint(), record.describe(), policy.settings(), environment(policy))
+    made = (record.accepted, to_bytes(policy), policy.fingerprint(), record.describe(), policy.settings())
+    return Trained(job.study, job.token, job.parent, job.cut, job.force, *made, environment(policy))
 
 
 def train_process() -> None:
@@ -241,12 +240,12 @@ def train_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this process
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)
-    found: Trained | RarelyError
+    result: Trained | RarelyError
     try:
-        found = train(pickle.load(sys.stdin.buffer))
+        result = train(pickle.load(sys.stdin.buffer))
     except RarelyError as error:
-        found = error
-    pickle.dump(found, sys.stdout.buffer, protocol=5)
+        result = error
+    pickle.dump(result, sys.stdout.buffer, protocol=5)
     sys.stdout.buffer.flush()
 
 
@@ -278,14 +277,14 @@ def _has_died(holder: str) -> bool:
 
 
 def _take_lease(session: Session, tables: Tables, holder: str) -> int:
-    lease, now = tables.lease(session.row.study), session.lease_time()
+    lease, now = tables.lease(), session.lease_time()
     if lease is not None and lease.expires > now and not _has_died(lease.holder):
         raise StudyBusy(
             f"{lease.holder} is training the next version; its lease ends in {(lease.expires - now) / 1e6:.0f} "
             "seconds, unless it is renewed. Wait for it."
         )
     token = 1 if lease is None else lease.token + 1
-    tables.add_lease(session.row.study, Lease(token, holder, now, now + round(LEASE * 1e6)))
+    tables.add_lease(Lease(token, holder, now, now + round(LEASE * 1e6)))
     _ACTIVE[session.storage.url, session.name, token] = holder
     return token
 
@@ -298,11 +297,11 @@ def renewed(session: Session, job: Job) -> Iterator[None]:
     def renew() -> None:
         while not ended.wait(LEASE / 3):
             try:
-                with session.storage.writing(session.name) as tables:
-                    lease, now = tables.lease(session.row.study), session.lease_time()
-                    expires = now + round(LEASE * 1e6)
+                with session.storage.writing(session.name) as every:
+                    tables, now = every.of(session.row), session.lease_time()
+                    lease, expires = tables.lease(), now + round(LEASE * 1e6)
                     if lease is not None and lease.token == job.token and lease.expires < expires:
-                        tables.add_lease(session.row.study, replace(lease, taken=now, expires=expires))
+                        tables.add_lease(replace(lease, taken=now, expires=expires))
             except Exception as error:  # another one may succeed, and a version is published only with its token
                 LOG.warning("the lease of a training of study %r was not renewed: %s", session.name, error)
 
@@ -319,13 +318,13 @@ def release(session: Session, token: int) -> None:
     """End the lease early, if it is still the latest."""
     _ACTIVE.pop((session.storage.url, session.name, token), None)
     with session.writing() as tables:
-        lease = tables.lease(session.row.study)
+        lease = tables.lease()
         if lease is not None and lease.token == token and lease.expires > session.lease_time():
             _end_lease(session, tables, token)
 
 
 def _end_lease(session: Session, tables: Tables, token: int) -> None:
-    tables.add_lease(session.row.study, Lease(token + 1, "", session.lease_time(), session.lease_time()))
+    tables.add_lease(Lease(token + 1, "", session.lease_time(), session.lease_time()))
 
 
 # --- updates
@@ -341,23 +340,22 @@ def begin(session: Session, *, force: bool, actor: str, reason: str) -> Job:
         cut = session.append(tables, "cut", {"token": token, "holder": holder}, actor=actor, reason=reason).seq
         policy = copy.deepcopy(session.live.bare())
     try:
-        found = settled(session, position.cut, cut)
+        rewards = rewards_to_learn(session, position.cut, cut)
     except BaseException:
         release(session, token)
         raise
-    rounds, rewards = zip(*found, strict=True) if found else ((), ())
-    return Job(session.name, token, position.version, cut, policy, tuple(rounds), tuple(rewards), force)
+    return Job(session.name, token, position.version, cut, policy, tuple(rewards), tuple(rewards.values()), force)
 
 
 def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> str:
     """Record a trained version, and return its kind: "version", "candidate" or "rejected"."""
     try:
-        live = LivePolicy(from_bytes(session.name, trained.snapshot), session.settings)
-    except BrokenStudy as error:
+        live = LivePolicy(from_bytes(session.name, trained.snapshot), session.settings, Position(trained.cut))
+    except SnapshotError as error:
         raise StudyError(f"the trained version cannot be loaded, so it is not published: {error}") from error
-    done = session.approach(live, Position(trained.cut)).seq
+    session.approach(live)
     try:
-        kind = _publish(session, trained, live, done, actor=actor, reason=reason)
+        kind = _publish(session, trained, live, actor=actor, reason=reason)
         _ACTIVE.pop((session.storage.url, session.name, trained.token), None)
         return kind
     except StaleTrainer:
@@ -365,28 +363,27 @@ def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> st
         raise
 
 
-def _publish(session: Session, trained: Trained, live: LivePolicy, done: int, *, actor: str, reason: str) -> str:
-    """Write the event, snapshot and row of a trained version, which knows the events up to `done`."""
-    study = session.row.study
+def _publish(session: Session, trained: Trained, live: LivePolicy, *, actor: str, reason: str) -> str:
+    """Write the event, snapshot and row of a trained version."""
     with session.writing() as tables:
-        for event in tables.specials(study, trained.cut):
+        for event in tables.specials(trained.cut):
             if event.kind in OUTCOMES and event.content["token"] == trained.token:
                 return event.kind  # it was published by a commit that was not confirmed
         check_open(session)
         _check_current(session, tables, trained)
         last, stages = session.position.seq, session.settings.stages
         stage = stages[stage_at(stages, session.position.rounds + 1)[0]]
-        kind: Kind = "rejected" if not trained.accepted else "candidate" if stage.approval else "version"
+        kind: EventKind = "rejected" if not trained.accepted else "candidate" if stage.approval else "version"
         content: dict[str, Any] = {name: getattr(trained, name) for name in _TRAINED}
         content |= {"sha256": sha256_of(trained.snapshot), "snapshot": last + 1}
         if kind == "version":
             content["number"] = session.position.versions
         event = session.append(tables, kind, content, actor=actor, reason=reason)
-        tables.add_snapshot(study, event.seq, content["sha256"], trained.snapshot)
+        tables.add_snapshot(event.seq, content["sha256"], trained.snapshot)
         if kind == "version":
             add_version(session, tables, content, event.seq)
         if kind != "candidate":
-            session.install(tables, live, done)
+            session.install(tables, live)
         _end_lease(session, tables, trained.token)
     return kind
 
@@ -407,7 +404,7 @@ def check_open(session: Session, *, approving: bool = False) -> None:
 
 def _check_current(session: Session, tables: Tables, trained: Trained) -> None:
     """Refuse a training that was overtaken by another one or by a rollback."""
-    lease = tables.lease(session.row.study)
+    lease = tables.lease()
     if lease is None or lease.token != trained.token:
         raise StaleTrainer(
             f"the lease of this training (token {trained.token}) was taken over by {lease and lease.holder!r} "
@@ -422,8 +419,8 @@ def _check_current(session: Session, tables: Tables, trained: Trained) -> None:
 
 def add_version(session: Session, tables: Tables, content: dict[str, Any], seq: int) -> None:
     """Write the row of a version; the database refuses one beyond the budget."""
-    parent = tables.versions(session.row.study)[content["parent"]]
-    tables.add_version(session.row, version_row(content, seq, parent))
+    parent = tables.versions()[content["parent"]]
+    tables.add_version(session.row.budget, version_row(content, seq, parent))
 
 
 # --- snapshots
@@ -432,7 +429,7 @@ def add_version(session: Session, tables: Tables, content: dict[str, Any], seq: 
 def candidate_of(session: Session, tables: Tables) -> tuple[int, Event]:
     """Return the event of the version that awaits approval, and its number."""
     seq = session.position.candidate
-    event = None if seq is None else tables.event(session.row.study, seq)
+    event = None if seq is None else tables.event(seq)
     if seq is None or event is None:
         raise errors.ApprovalNeeded(f"study {session.name!r} has no candidate that awaits approval; call update first.")
     return seq, event

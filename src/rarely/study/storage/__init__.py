@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from rarely.extend.checks import shown
 from rarely.study.errors import InvalidStorage
 from rarely.study.storage.postgresql import PostgresqlStorage
-from rarely.study.storage.sqlite import MemoryStorage, SqliteStorage, loses_writes
+from rarely.study.storage.sqlite import SqliteStorage, loses_writes, open_file, open_memory
 from rarely.study.storage.tables import CHUNK, Lease, StudyRow, Tables, VersionRow
 
 __all__ = ["CHUNK", "Lease", "Storage", "StudyRow", "Tables", "VersionRow", "loses_writes", "open_storage"]
@@ -44,12 +44,12 @@ postgresql://user@host/name or memory://; got 'trial.db'.
     """
     scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
     if separator and scheme == "memory":
-        return MemoryStorage(rest, new=new)
+        return open_memory(rest, new=new)
     if separator and scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
         path, _, query = rest[1:].partition("?")
         options = dict(parse_qsl(query, keep_blank_values=True))
         if path and set(options) <= {"shared"} and options.get("shared", "0") in ("0", "1"):
-            return SqliteStorage(path, shared=options.get("shared") == "1", new=new, reading=reading)
+            return open_file(path, shared=options.get("shared") == "1", new=new, reading=reading)
     if separator and scheme in ("postgresql", "postgres"):
         return PostgresqlStorage(url)
     raise InvalidStorage(

@@ -18,8 +18,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.tables import TABLES, Tables, check_schema, checkpoint_statement, create_tables
+from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError
+from rarely.study.storage.database import Database, said
+from rarely.study.storage.tables import TABLES, Tables, checkpoint_statement, create_tables
 
 BUSY_TIMEOUT = 10.0
 """Seconds that a connection waits for another one."""
@@ -57,19 +58,20 @@ def file_system(path: str) -> str:
     return kind
 
 
-class SqliteConnection:
-    """A connection to a file or to a database in memory, shared by all studies of the process."""
+class SqliteStorage(Database):
+    """Studies in an SQLite file or in memory, over one connection that all studies of the process share."""
 
-    def __init__(self, path: str, *, shared: bool = False, read_only: bool = False) -> None:
-        self.path, self.shared, self.read_only = path, shared, read_only
-        self.lock = threading.RLock()
-        self.users, self.process = 0, os.getpid()
-        self.failed = ""
-        self._beside: SqliteConnection | None = None
+    dialect, writable, empty = "sqlite", "BEGIN IMMEDIATE", "is empty"
+    driver_error = sqlite3.Error
+
+    def __init__(self, url: str, path: str, *, shared: bool = False, read_only: bool = False) -> None:
+        super().__init__(url)
+        self.path, self.shared, self.read_only, self.users = path, shared, read_only, 0
+        self._beside: SqliteStorage | None = None
         self._beside_lock = threading.RLock()  # opening the file may take long, and nobody must wait for it
         place = f"{Path(path).as_uri()}?mode=ro&immutable=1" if read_only else path
         options: dict[str, Any] = {"timeout": BUSY_TIMEOUT, "isolation_level": None, "check_same_thread": False}
-        with _translated(path):
+        with self._translated(url):
             self._raw: sqlite3.Connection = sqlite3.connect(place, uri=read_only, **options)
             try:
                 if not read_only:
@@ -94,57 +96,46 @@ class SqliteConnection:
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._raw.execute(sql, parameters).fetchall()
 
-    def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+    def insert(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Insert many rows with few statements: executemany would yield to other threads at every row."""
         begin, values, marks = sql.partition("VALUES ")
-        left = list(rows)
-        while left:
+        while rows:
             # Powers of 2, so that there are few different statements to prepare; every SQLite accepts 999 parameters.
-            count = min(1 << (len(left).bit_length() - 1), ROWS_PER_INSERT)
-            self._raw.execute(begin + values + ", ".join([marks] * count), list(chain(*left[:count])))
-            left = left[count:]
-
-    @contextmanager
-    def transaction(self, begin: str) -> Iterator[Tables]:
-        """Run a block between BEGIN and COMMIT, or ROLLBACK if it raises."""
-        with self.lock, _translated(self.path):
-            self._check()
-            try:
-                self._begin(begin)
-                yield Tables(self)
-                self._commit()
-            except BaseException:
-                if self._raw.in_transaction:
-                    with suppress(sqlite3.Error):
-                        self._raw.execute("ROLLBACK")
-                raise
-
-    def _begin(self, sql: str) -> None:
-        self._raw.execute(sql)
-
-    def _commit(self) -> None:
-        try:
-            self._raw.execute("COMMIT")
-        except sqlite3.Error as error:
-            # After a failed fsync the state of the disk is unknown, and a second fsync may claim success.
-            self.failed = str(error)
-            raise StudyFailed(
-                f"{self.path} did not confirm the commit ({error}), so it may or may not be stored. Check the disk, "
-                "open the study again, and repeat the request with the same id: a stored one gets its stored answer."
-            ) from error
-
-    def _check(self) -> None:
-        if self.process != os.getpid():
-            raise StudyFailed(
-                "an SQLite connection must not be used in a process that was forked after it was opened. Open the "
-                "study in the new process."
-            )
-        if self.failed:
-            raise StudyFailed(f"{self.path} failed earlier ({self.failed}). Check the disk, and open the study again.")
+            count = min(1 << (len(rows).bit_length() - 1), ROWS_PER_INSERT)
+            self._raw.execute(begin + values + ", ".join([marks] * count), list(chain(*rows[:count])))
+            rows = rows[count:]
 
     def stream(self, sql: str) -> Iterable[tuple[Any, ...]]:
-        """Yield the rows of a statement, reading some at a time."""
+        """Return the rows of a statement, reading some at a time."""
         return self._raw.execute(sql)
+
+    def writing(self, name: str) -> AbstractContextManager[Tables]:
+        return self.transaction(self.writable)
+
+    def reading(self) -> AbstractContextManager[Tables]:
+        return self.transaction("BEGIN")
+
+    def _lack(self) -> str:
+        names = [name for (name,) in self.execute("SELECT name FROM sqlite_master")]
+        return "" if "rarely_schema" in names else "holds tables of another program" if names else self.empty
+
+    def _translation(self, error: Any, place: str) -> StudyError:
+        what = said(error)
+        if "locked" in what or "busy" in what:
+            return StudyBusy(
+                f"{place} is in use by another process, which is in a long transaction or uses the file alone (SQLite "
+                f"{sqlite3.sqlite_version}). Stop that process, use PostgreSQL, or add ?shared=1 to the storage string "
+                "of all processes, which makes commits slower."
+            )
+        if "full" in what:
+            return StudyError(f"{place} was not changed, because the disk is full. Free some space, and repeat it.")
+        if any(sign in what for sign in ("not a database", "malformed", "corrupt", "no such")):
+            return BrokenStudy(f"{place} is not an intact SQLite database ({what}). Use a backup.")
+        if "readonly" in what or "unable to open" in what:
+            return InvalidStorage(f"{place} cannot be written to ({what}). Change the permissions of file and folder.")
+        if isinstance(error, sqlite3.IntegrityError):
+            return StudyError(f"{place} refused rows that do not fit the others ({what}); nothing was written.")
+        return StudyError(f"{place} was not changed, because SQLite failed: {what}. Check the disk.")
 
     def backup(self, path: str) -> None:
         """Copy the database in steps between which others may write: SQLite adds to the copy what they write."""
@@ -154,21 +145,28 @@ class SqliteConnection:
             time.sleep(BACKUP_PAUSE)
             self.lock.acquire()
 
-        with self.lock, _translated(path):
-            self._check()
+        with self.lock, self._translated(path):
+            self._check_usable()
             with closing(sqlite3.connect(path)) as target:
                 self._raw.backup(target, pages=BACKUP_PAGES, progress=let_others_write)
                 target.execute("PRAGMA journal_mode = DELETE")
 
-    def beside(self) -> SqliteConnection:
-        """Return the connection to the file of checkpoints, which nobody waits for and a transaction never needs."""
-        with self._beside_lock:
-            if self._beside is None:
-                path = ":memory:" if self.read_only or self.path == ":memory:" else f"{self.path}-checkpoints"
-                self._beside = SqliteConnection(path, shared=self.shared)
-            return self._beside
+    @contextmanager
+    def checkpoints(self) -> Iterator[Tables]:
+        try:
+            with self._beside_lock:
+                if self._beside is None:
+                    path = ":memory:" if self.read_only or self.path == ":memory:" else f"{self.path}-checkpoints"
+                    self._beside = SqliteStorage(path, path, shared=self.shared)
+                beside = self._beside
+            with beside.transaction(self.writable) as tables:
+                beside.execute(checkpoint_statement(self.dialect))
+                yield tables
+        except BrokenStudy:
+            self._set_checkpoints_aside()
+            raise
 
-    def set_beside_aside(self) -> None:
+    def _set_checkpoints_aside(self) -> None:
         """Rename a damaged file of checkpoints, which holds nothing that the record does not."""
         with self._beside_lock, suppress(OSError):
             if self._beside is not None:
@@ -177,126 +175,66 @@ class SqliteConnection:
             os.replace(f"{self.path}-checkpoints", f"{self.path}-checkpoints-damaged")
 
     def close(self) -> None:
+        """Close the connection, unless other studies of the process use it."""
+        with _REGISTRY:
+            self.users -= 1
+            if self.users > 0:
+                return
+            key = (self.path, self.shared, self.read_only)
+            if _OPEN.get(key) is self:
+                del _OPEN[key]
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self.process == os.getpid():
             if self._beside is not None:
                 self._beside.close()
             self._raw.close()
 
 
-_CONNECTIONS: dict[tuple[str, bool, bool], SqliteConnection] = {}
-"""The connections of this process by file: two to the same file could trigger the bug described above."""
-_REGISTRY = threading.Lock()
+_OPEN: dict[tuple[str, bool, bool], SqliteStorage] = {}
+"""The open files of this process: two connections to one file could trigger the bug described above."""
+_MEMORY: dict[str, SqliteStorage] = {}
+"""The databases in the memory of this process, by name; each lives until the process ends."""
+_REGISTRY = threading.RLock()
 
 
-def _connection(*key: Any) -> SqliteConnection:
-    path, shared, read_only = key
+def open_file(path: str, *, shared: bool = False, new: bool = False, reading: bool = False) -> SqliteStorage:
+    """Return the database in a file; see `open_storage`."""
+    where = os.path.realpath(path)
+    key = (where, shared, _check_file(path, where, new, reading))
     with _REGISTRY:
-        found = _CONNECTIONS.get(key)
-        if found is not None and found.failed:
-            found.close()
-        if found is None or found.failed or found.process != os.getpid():
-            found = _CONNECTIONS[key] = SqliteConnection(path, shared=shared, read_only=read_only)
-        found.users += 1
-        return found
+        storage = _OPEN.get(key)
+        if storage is not None and storage.failed:
+            storage._disconnect()  # it may hold a lock on the file
+        if storage is None or storage.failed or storage.process != os.getpid():
+            url = f"sqlite:///{path}" + ("?shared=1" if shared else "")
+            storage = _OPEN[key] = SqliteStorage(url, where, shared=shared, read_only=key[2])
+        storage.users += 1
+        return storage
 
 
-def _release(connection: SqliteConnection) -> None:
+def open_memory(name: str, *, new: bool = False) -> SqliteStorage:
+    """Return a database in the memory of this process, for tests: all that use the same name share it."""
     with _REGISTRY:
-        connection.users -= 1
-        if connection.users:
-            return
-        key = (connection.path, connection.shared, connection.read_only)
-        if _CONNECTIONS.get(key) is connection:
-            del _CONNECTIONS[key]
-    connection.close()
-
-
-class SqliteStorage:
-    """Studies in an SQLite file."""
-
-    time: float | None = None
-    """A file has no clock."""
-
-    def __init__(self, path: str, *, shared: bool = False, new: bool = False, reading: bool = False) -> None:
-        where = os.path.realpath(path)
-        self.url = f"sqlite:///{path}" + ("?shared=1" if shared else "")
-        self.connection = _connection(where, shared, _check_file(path, where, new, reading))
-        self._closed = False
-
-    def writing(self, name: str) -> AbstractContextManager[Tables]:
-        return self.connection.transaction("BEGIN IMMEDIATE")
-
-    def reading(self) -> AbstractContextManager[Tables]:
-        return self.connection.transaction("BEGIN")
-
-    @contextmanager
-    def checkpoints(self) -> Iterator[Tables]:
-        try:
-            beside = self.connection.beside()
-            with beside.transaction("BEGIN IMMEDIATE") as tables:
-                beside.execute(checkpoint_statement("sqlite"))
-                yield tables
-        except BrokenStudy:
-            self.connection.set_beside_aside()
-            raise
-
-    def create(self) -> None:
-        with self.connection.transaction("BEGIN IMMEDIATE"):
-            if not self._names():
-                create_tables(self.connection.execute, "sqlite")
-                return
-        self.check()
-
-    def check(self) -> None:
-        with self.connection.transaction("BEGIN" if self.connection.read_only else "BEGIN IMMEDIATE"):
-            if "rarely_schema" not in self._names():
-                what = "is empty" if not self._names() else "holds tables of another program"
-                raise InvalidStorage(
-                    f"{self.url} {what}, not studies. Check the path, or create a study: rarely study create."
-                )
-            check_schema(self.url, self.connection.execute("SELECT max(version) FROM rarely_schema")[0][0])
-
-    def _names(self) -> list[str]:
-        return [str(name) for (name,) in self.connection.execute("SELECT name FROM sqlite_master")]
-
-    def backup(self, path: str) -> None:
-        self.connection.backup(path)
-
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            _release(self.connection)
-
-
-_MEMORY: dict[str, SqliteConnection] = {}
-"""The databases in the memory of this process, by name."""
-
-
-class MemoryStorage(SqliteStorage):
-    """Studies in the memory of this process, for tests: all that use the same name share a database."""
-
-    def __init__(self, name: str = "", *, new: bool = False) -> None:
-        self.url = f"memory://{name}"
-        with _REGISTRY:
-            if name not in _MEMORY:
-                if not new:
-                    raise InvalidStorage(f"{self.url} holds no study in this process. Create one with Study.create.")
-                _MEMORY[name] = SqliteConnection(":memory:")
-            self.connection = _MEMORY[name]
-
-    def close(self) -> None:
-        """Do nothing: the database lives until the process ends."""
+        if name not in _MEMORY:
+            if not new:
+                raise InvalidStorage(f"memory://{name} holds no study in this process. Create one with Study.create.")
+            _MEMORY[name] = SqliteStorage(f"memory://{name}", ":memory:")
+            _MEMORY[name].users = 1  # until the process ends
+        _MEMORY[name].users += 1
+        return _MEMORY[name]
 
 
 @atexit.register
 def _forget_memory() -> None:
     while _MEMORY:
-        _MEMORY.popitem()[1].close()
+        _MEMORY.popitem()[1]._disconnect()
 
 
 def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str) -> None:
     """Copy every row of another database, given by a function from SQL to rows, to a new SQLite file."""
-    with closing(SqliteConnection(path, shared=True)) as target, target.transaction("BEGIN IMMEDIATE") as tables:
+    with closing(SqliteStorage(path, path, shared=True)) as target, target.transaction(target.writable) as tables:
         create_tables(target.execute, "sqlite", empty=True)
         tables.take(stream, TABLES)
 
@@ -329,30 +267,3 @@ def _check_file(path: str, where: str, new: bool, reading: bool) -> bool:
             "and its folder, or copy the database to a writable folder."
         )
     return False
-
-
-@contextmanager
-def _translated(path: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _translation(path, error) from error
-
-
-def _translation(path: str, error: sqlite3.Error) -> StudyError:
-    said = str(error)
-    if "locked" in said or "busy" in said:
-        return StudyBusy(
-            f"{path} is in use by another process, which is in a long transaction or uses the file alone (SQLite "
-            f"{sqlite3.sqlite_version}). Stop that process, use PostgreSQL, or add ?shared=1 to the storage string of "
-            "all processes, which makes commits slower."
-        )
-    if "full" in said:
-        return StudyError(f"{path} was not changed, because the disk is full. Free some space, and repeat the request.")
-    if any(sign in said for sign in ("not a database", "malformed", "corrupt", "no such")):
-        return BrokenStudy(f"{path} is not an intact SQLite database ({said}). Use a backup.")
-    if "readonly" in said or "unable to open" in said:
-        return InvalidStorage(f"{path} cannot be written to ({said}). Change the permissions of the file and folder.")
-    if isinstance(error, sqlite3.IntegrityError):
-        return StudyError(f"{path} refused rows that do not fit the others ({said}); nothing was written.")
-    return StudyError(f"{path} was not changed, because SQLite failed: {said}. Check the disk.")

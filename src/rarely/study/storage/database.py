@@ -1,0 +1,123 @@
+"""What the databases of studies do alike: transactions, failures that are final, and the check of the schema."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, ClassVar
+
+from rarely.study.errors import InvalidStorage, StudyError, StudyFailed
+from rarely.study.storage.tables import Dialect, Tables, check_schema, create_tables
+
+
+class Database(ABC):
+    """A database of studies. SQL has ? for each parameter."""
+
+    dialect: ClassVar[Dialect]
+    writable: ClassVar[str]
+    """The SQL that begins a transaction that writes."""
+    schema_lock: ClassVar[str] = ""
+    """The SQL that keeps others from creating tables until a transaction ends, where BEGIN alone does not."""
+    empty: ClassVar[str]
+    """What `_lack` says of a database in which tables may be created."""
+    driver_error: type[Exception]
+    """The base class of the driver's errors."""
+    time: float | None = None
+    """The database's clock at the beginning of the last transaction that writes; None if it has no clock."""
+    _raw: Any
+    """The driver's connection."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.lock = url, threading.RLock()
+        self.process, self.failed = os.getpid(), ""
+
+    @abstractmethod
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
+
+    @abstractmethod
+    def insert(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one statement for each row."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Tables]:
+        """Open a transaction that sees the database as it was when the transaction began."""
+
+    @abstractmethod
+    def _translation(self, error: Any, place: str) -> StudyError:
+        """Return the error of a study that says what an error of the driver means, and what to do."""
+
+    @abstractmethod
+    def _lack(self) -> str:
+        """Return what the database is without the tables of studies; "" if it has them."""
+
+    @contextmanager
+    def transaction(self, begin: str) -> Iterator[Tables]:
+        """Run a block between BEGIN and COMMIT, or ROLLBACK if it raises."""
+        with self.lock, self._translated(self.url):
+            self._check_usable()
+            try:
+                self._begin(begin)
+                yield Tables(self.execute, self.insert)
+                self._commit()
+            except BaseException:
+                with suppress(self.driver_error):  # of a lost connection, or outside of a transaction
+                    self._raw.execute("ROLLBACK")
+                raise
+
+    def _begin(self, sql: str) -> None:
+        self.execute(sql)
+
+    def _commit(self) -> None:
+        try:
+            self.execute("COMMIT")
+        except self.driver_error as error:
+            # After a failed fsync the state of the disk is unknown, and a second fsync may claim success.
+            self.failed = said(error)
+            raise StudyFailed(
+                f"{self.url} did not confirm the commit ({self.failed}), so it may or may not be stored. Check the "
+                "disk, open the study again, and repeat the request with the same id: a stored one gets its stored "
+                "answer."
+            ) from error
+
+    def _check_usable(self) -> None:
+        if self.process != os.getpid():
+            raise StudyFailed("a connection must not be used in a process that was forked later. Open the study there.")
+        if self.failed:
+            raise StudyFailed(f"{self.url} failed earlier ({self.failed}). Check the disk, and open the study again.")
+
+    @contextmanager
+    def _translated(self, place: str) -> Iterator[None]:
+        """Raise errors of the driver, about a database or a file, as errors of a study."""
+        try:
+            yield
+        except self.driver_error as error:
+            raise self._translation(error, place) from error
+
+    def create(self) -> None:
+        """Create the tables, unless they exist."""
+        with self.transaction(self.writable):
+            if self.schema_lock:
+                self.execute(self.schema_lock)
+            if self._lack() == self.empty:
+                create_tables(self.execute, self.dialect)
+        self.check()
+
+    def check(self) -> None:
+        """Refuse a database without studies, or with those of another version of rarely."""
+        with self.reading():
+            if lack := self._lack():
+                raise InvalidStorage(f"{self.url} {lack}. Check the name, or create a study: rarely study create.")
+            check_schema(self.url, self.execute("SELECT max(version) FROM rarely_schema")[0][0])
+
+    def reconnect(self) -> None:
+        """Connect again after a lost connection, where a server keeps what was committed."""
+        raise StudyFailed(f"{self.url} has no server to connect to again. Open the study again: Study.open.")
+
+
+def said(error: Exception) -> str:
+    """Return what a driver says about an error, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
