@@ -100,7 +100,7 @@ def test_the_tutorial_on_a_trial_shows_what_it_prints(tmp_path, monkeypatch):
 
 
 def test_the_tutorial_from_notebook_to_service_shows_what_it_prints(tmp_path, monkeypatch):
-    pytest.importorskip("fastapi", reason="the service needs rarely[serve]")
+    pytest.importorskip("starlette", reason="the service needs rarely[serve]")
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"
     with socket.socket() as probe:

@@ -8,7 +8,7 @@ import pytest
 from rarely.study import Study
 from studies import linear
 
-if find_spec("fastapi") is None:  # rarely[serve] is not installed; rarely[dev] has it
+if find_spec("starlette") is None:  # rarely[serve] is not installed; rarely[dev] has it
     collect_ignore_glob = ["test_*.py"]
 else:
     from services import serving

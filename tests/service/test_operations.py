@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rarely.service import KeyFile, Limits
+from rarely.service import KeyFile, ServiceLimits
 from rarely.service.metrics import FAMILIES, Meters, exposition, sample
 from rarely.service.server import configure_logs
 from rarely.study import CheckpointWarning, Study, StudyError
@@ -79,7 +79,7 @@ def test_a_library_logs_nothing_and_the_command_says_what_it_serves(trial, tmp_p
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=PATIENCE)
     start, request, stop = errors.splitlines()
-    assert f"INFO rarely.service: rarely 0.3.0 serves {trial} with 1 keys, Limits(head=65536" in start
+    assert f"INFO rarely.service: rarely 0.3.0 serves {trial} with 1 keys, ServiceLimits(head=65536" in start
     assert re.search(r"INFO rarely.requests: GET /v1/studies/trial/status 200 [\d.]+ 127.0.0.1 shop$", request)
     assert "has stopped" in stop
     assert secret not in errors
@@ -195,7 +195,7 @@ def test_health_needs_no_key_and_tells_no_paths_or_names(trial, tmp_path, monkey
 def test_a_database_that_hangs_is_seen_and_no_request_waits_without_limit(trial, monkeypatch, log):
     monkeypatch.setattr("rarely.service.routes.STALL", 0.2)
     monkeypatch.setattr("rarely.service.routes.PROBE_WAIT", 0.3)
-    with serving(trial, automatic=False, limits=Limits(patience=0.5)) as service:
+    with serving(trial, automatic=False, limits=ServiceLimits(patience=0.5)) as service:
         assert service.send("GET", "/health/ready").status == 200
         with service.opened.study._session.storage.lock:  # as a disk that does not answer
             until(lambda: service.send("GET", "/health/ready").status == 503)  # seen while nobody asks
@@ -229,7 +229,7 @@ def test_stopped_backends_of_postgresql_are_seen_and_survived(postgresql, reques
     storage = postgresql.new_schema(request.node.name[5:40])
     Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
     monkeypatch.setattr("rarely.service.routes.STALL", 0.2)
-    with serving(storage, automatic=False, limits=Limits(patience=0.5)) as service:
+    with serving(storage, automatic=False, limits=ServiceLimits(patience=0.5)) as service:
         first = service.decide(1).body
         backend = service.opened.study._session.storage._raw.info.backend_pid
         assert service.opened.study._session.storage._raw.info.get_parameters()["tcp_user_timeout"] == "30000"
@@ -325,7 +325,7 @@ def status_of(raw):
 
 
 def test_half_requests_are_closed_and_do_not_keep_others_out(trial):
-    limits = Limits(arrival=0.3, connections=60)
+    limits = ServiceLimits(arrival=0.3, connections=60)
     with serving(trial, automatic=False, limits=limits) as service:
         halves = [raw_connection(service) for _ in range(50)]
         body = b"POST /v1/studies/trial/decide HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
@@ -340,7 +340,7 @@ def test_half_requests_are_closed_and_do_not_keep_others_out(trial):
 
 
 def test_a_connection_that_is_kept_alive_has_the_limit_for_each_request(trial):
-    with serving(trial, automatic=False, limits=Limits(arrival=0.4)) as service:
+    with serving(trial, automatic=False, limits=ServiceLimits(arrival=0.4)) as service:
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE)
         for _ in range(3):
             connection.request("GET", "/health/live")
@@ -375,7 +375,7 @@ def test_a_long_head_is_told_so(shared):
 
 
 def test_an_address_may_have_so_many_connections(trial):
-    with serving(trial, automatic=False, limits=Limits(connections=3)) as service:
+    with serving(trial, automatic=False, limits=ServiceLimits(connections=3)) as service:
         kept = [raw_connection(service) for _ in range(3)]
         for each in kept:
             each.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rarely.service import Limits
+from rarely.service import ServiceLimits
 from rarely.service.opened import Trainer
 from rarely.service.server import configured
 from rarely.study import BrokenStudy, Stage, Study, StudyFailed, train
@@ -150,7 +150,10 @@ class Stuck:
 
 def test_a_full_queue_refuses_and_drops_nothing_that_it_took(storage, monkeypatch):
     Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
-    with serving(storage, limits=Limits(waiting=5), automatic=False) as service, ThreadPoolExecutor(40) as threads:
+    with (
+        serving(storage, limits=ServiceLimits(waiting=5), automatic=False) as service,
+        ThreadPoolExecutor(40) as threads,
+    ):
         stuck = Stuck(service, monkeypatch)
         first = threads.submit(service.decide, 0)
         assert stuck.held.wait(PATIENCE)

@@ -30,7 +30,7 @@ KeyName = Annotated[str, typer.Argument(help="The owner of the key; recorded wit
 
 def needs_extra() -> None:
     """Raise an error that says which package is missing, if any."""
-    for package in ("fastapi", "uvicorn", "httptools", "jinja2"):
+    for package in ("starlette", "pydantic", "uvicorn", "httptools", "jinja2"):
         if find_spec(package) is None:
             raise InvalidInput(f"this needs {package}: pip install 'rarely[serve]'.")
 
@@ -68,9 +68,9 @@ def serve_command(
     if model is not None:
         import_module(model)
     needs_extra()
-    from rarely.service import Limits, serve
+    from rarely.service import ServiceLimits, serve
 
-    limits = Limits(waiting=waiting, body=body, arms=arms, connections=connections)
+    limits = ServiceLimits(waiting=waiting, body=body, arms=arms, connections=connections)
     logs: Any = {"log_format": log_format, "log_requests": log_requests}
     file = None if keys is None else key_file(keys)
 

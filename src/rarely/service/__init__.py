@@ -3,6 +3,6 @@
 from rarely.service.access import SCOPES, Key, KeyFile
 from rarely.service.app import create_app
 from rarely.service.server import serve
-from rarely.service.writer import Limits
+from rarely.service.writer import ServiceLimits
 
-__all__ = ["SCOPES", "Key", "KeyFile", "Limits", "create_app", "serve"]
+__all__ = ["SCOPES", "Key", "KeyFile", "ServiceLimits", "create_app", "serve"]

@@ -27,9 +27,9 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from fastapi import Request
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
+from starlette.requests import Request
 
 from rarely import InvalidInput
 from rarely.extend.checks import check_choice, check_positive

@@ -1,28 +1,29 @@
-"""The service as an ASGI application."""
+"""The service as an ASGI application, and its description for programs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from inspect import getdoc
+from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
-from starlette.routing import request_response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from rarely import RarelyError, __version__
 from rarely.service.access import KeyFile, caller_of
 from rarely.service.bodies import MEDIA, ProblemBody, Refusal, read_body, response_of
 from rarely.service.opened import OpenedStudies
-from rarely.service.routes import PUBLIC, ROUTES, Api, Route
-from rarely.service.writer import Limits
+from rarely.service.routes import PUBLIC, ROUTES, Api, Handler
+from rarely.service.writer import ServiceLimits
 from rarely.study.storage.postgresql import without_password
 
 LOG, REQUESTS = logging.getLogger("rarely.service"), logging.getLogger("rarely.requests")
@@ -35,30 +36,13 @@ MEDIA_TYPES = {
 }  # fmt: skip
 
 
-class Service(FastAPI):
-    """FastAPI, with the models of all bodies in its description of the API."""
-
-    def openapi(self) -> dict[str, Any]:
-        """Return the description of the API, which is made once."""
-        if self.openapi_schema is None:
-            schema = super().openapi()
-            models = {model for route in ROUTES for model in (*route.takes, *route.gives)} | {ProblemBody}
-            parts = schema.setdefault("components", {})
-            for model in sorted(models, key=lambda model: model.__name__):
-                made = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
-                parts.setdefault("schemas", {}).update(made.pop("$defs", {}) | {model.__name__: made})
-            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            self.openapi_schema = schema
-        return self.openapi_schema
-
-
 def create_app(
     storage: str,
     *,
     keys: KeyFile | None = None,
-    limits: Limits | None = None,
+    limits: ServiceLimits | None = None,
     automatic: bool = True,
-) -> Service:
+) -> Starlette:
     """Return the service of all studies in a database.
 
     Parameters
@@ -75,38 +59,37 @@ def create_app(
     Examples
     --------
     >>> app = create_app("sqlite:///trial.db")  # for uvicorn or any other ASGI server
-    >>> app.title
-    'rarely'
+    >>> "/health" in [route.path for route in app.routes]
+    True
     """
-    limits = Limits() if limits is None else limits
+    limits = ServiceLimits() if limits is None else limits
     studies = OpenedStudies(storage, limits, automatic=automatic)
+    api = Api(studies, limits, describe_api(), storage, keys)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await run_in_threadpool(studies.start)
-        shown = (without_password(storage), "no" if keys is None else len(keys.all()), limits)
-        LOG.info(f"rarely {__version__} serves %s with %s keys, %s", *shown)
+        told = (without_password(storage), "no" if keys is None else len(keys.all()), limits)
+        LOG.info(f"rarely {__version__} serves %s with %s keys, %s", *told)
         try:
             yield
         finally:
             await run_in_threadpool(studies.close)
             LOG.info("rarely has stopped")
 
-    says = "Every decision, reward and version is on record before it is answered."
-    pages: dict[str, Any] = dict.fromkeys(("docs_url", "redoc_url", "openapi_url"))
-    pages["redirect_slashes"] = False  # a redirect would lead to whatever host the request names
-    app = Service(title="rarely", version=__version__, description=says, lifespan=lifespan, **pages)
-    api = Api(studies, limits, app, storage, keys)
-    for route in ROUTES:
-        _add(app, api, keys, route)
+    routes = [Route(each.path, _answering(api, keys, each), methods=[each.method]) for each in ROUTES]
+    for route in routes:
+        route.methods = (route.methods or set()) - {"HEAD"}  # which Starlette adds to GET
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.redirect_slashes = False  # a redirect would lead to whatever host the request names
     for kind in (HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.state.studies, app.state.meters = studies, api.meters
     return app
 
 
-def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
-    name = route.handler.__name__
+def _answering(api: Api, keys: KeyFile | None, route: Handler) -> Callable[[Request], Awaitable[Response]]:
+    name = route.name
 
     async def answer(request: Request) -> Response:
         """Return the answer of the route, or why it is refused, within the limit of time; count and log it."""
@@ -133,20 +116,17 @@ def _add(app: FastAPI, api: Api, keys: KeyFile | None, route: Route) -> None:
             _log_request(request, status, seconds)
         return response
 
-    described: dict[str, Any] = {"name": name, "operation_id": name if route.path != "/health" else "health"}
-    described |= {"description": route.handler.__doc__, "openapi_extra": _operation(route)}
-    app.add_api_route(route.path, answer, methods=[route.method], response_class=Response, **described)
-    cast(APIRoute, app.routes[-1]).app = request_response(answer)  # FastAPI's own searches for parameters first
+    return answer
 
 
-async def _handled(api: Api, keys: KeyFile | None, route: Route, request: Request) -> Response:
+async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Request) -> Response:
     """Check the key, read the body and call the handler; the request's state has the study's meters and the key."""
     study = request.path_params.get("name")
     if route.scope == PUBLIC:
         return await route.handler(api)
     key = caller_of(keys, request, route.scope, study)
     request.state.key = caller = "" if key is None else key.name
-    if route.handler.__name__ == "backup" and key is not None and key.studies is not None:
+    if route.name == "backup" and key is not None and key.studies is not None:
         raise Refusal(403, "a backup holds all studies, and the key is for some of them.", "StudyNotAllowed")
     if study is None:
         return await route.handler(api, key)
@@ -169,37 +149,6 @@ def _log_request(request: Request, status: int, seconds: float) -> None:
     REQUESTS.info(" ".join(str(value) or "-" for value in fields.values()), extra={"fields": fields})
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    """Return what the OpenAPI description says about a route besides its path."""
-    problem = {"description": "Why the request was refused.", "content": {MEDIA: {"schema": _any((ProblemBody,))}}}
-    refused = ["404", "405", "422", "503"] + (["401", "403", "421", "429"] if route.scope != PUBLIC else [])
-    refused += ["400", "409", "413", "415"] if route.takes else []
-    given: dict[str, Any] = {"description": "The answer."}
-    if route.gives:
-        given["content"] = {"application/json": {"schema": _any(route.gives)}}
-    else:
-        kind = MEDIA_TYPES.get(route.handler.__name__, "text/html")
-        given["content"] = {kind: {"schema": {} if kind == "application/json" else {"type": "string"}}}
-    responses = {"200": given} | {code: problem for code in sorted(refused)}
-    if route.path.endswith("/activate"):
-        responses["202"] = given
-    if route.path.startswith("/health"):
-        responses["503"] = given
-    extra: dict[str, Any] = {"responses": responses}
-    if "{name}" in route.path:
-        extra["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
-    if route.scope != PUBLIC:
-        extra["security"] = [{"key": [route.scope]}]
-    if route.takes:
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": _any(route.takes)}}}
-    return extra
-
-
-def _any(models: tuple[type[Any], ...]) -> dict[str, Any]:
-    places = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
-    return places[0] if len(places) == 1 else {"anyOf": places}
-
-
 async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):  # of the router, which found no route
         request.app.state.meters.count("rarely_requests_total", route="none", status=str(error.status_code))
@@ -207,3 +156,51 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, RarelyError):
         LOG.error("a request failed", exc_info=error)
     return response_of(error)
+
+
+# --- OpenAPI
+
+
+def describe_api() -> dict[str, Any]:
+    """Return all routes, and the models of their bodies, as OpenAPI describes them."""
+    schemas: dict[str, Any] = {}
+    models = {model for route in ROUTES for model in (*route.takes, *route.gives)} | {ProblemBody}
+    for model in sorted(models, key=lambda model: model.__name__):
+        schema = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
+        schemas |= schema.pop("$defs", {}) | {model.__name__: schema}
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    says = "Every decision, reward and version is on record before it is answered."
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "rarely", "version": __version__, "description": says},
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _operation(route: Handler) -> dict[str, Any]:
+    problem = {"description": "Why the request was refused.", "content": {MEDIA: {"schema": _any((ProblemBody,))}}}
+    refused = ["404", "405", "422", "503"] + (["401", "403", "421", "429"] if route.scope != PUBLIC else [])
+    refused += ["400", "409", "413", "415"] if route.takes else []
+    media = "application/json" if route.gives else MEDIA_TYPES.get(route.name, "text/html")
+    schema = _any(route.gives) if route.gives else {} if media == "application/json" else {"type": "string"}
+    answer = {"description": "The answer.", "content": {media: {"schema": schema}}}
+    responses = {"200": answer} | {code: problem for code in sorted(refused)}
+    responses |= {"202": answer} if route.name == "activate" else {}
+    responses |= {"503": answer} if route.path.startswith("/health") else {}
+    name = route.name if route.path != "/health" else "health"
+    operation: dict[str, Any] = {"operationId": name, "description": getdoc(route.handler), "responses": responses}
+    if "{name}" in route.path:
+        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    if route.scope != PUBLIC:
+        operation["security"] = [{"key": [route.scope]}]
+    if route.takes:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _any(route.takes)}}}
+    return operation
+
+
+def _any(models: tuple[type[Any], ...]) -> dict[str, Any]:
+    places = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
+    return places[0] if len(places) == 1 else {"anyOf": places}

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
 
 from rarely import InvalidInput, RarelyError
 from rarely.study import Answer, Receipt, errors

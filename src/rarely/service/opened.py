@@ -17,7 +17,7 @@ from rarely.extend.provisional import ALARM_KINDS as ALARMS
 from rarely.service.bodies import Refusal
 from rarely.service.dashboard import Overview
 from rarely.service.metrics import Meters, sample
-from rarely.service.writer import Call, Limits, Writer
+from rarely.service.writer import Call, ServiceLimits, Writer
 from rarely.study import Job, Request, Status, Study, Tell, Trained
 from rarely.study.errors import ApprovalNeeded, StudyBusy, StudyError, StudyFailed, StudyFull, StudyPinned, UnknownStudy
 from rarely.study.storage import open_storage
@@ -165,7 +165,7 @@ def answer_many(study: Study, calls: Sequence[Call]) -> list[Any]:
 class OpenedStudy:
     """One study of the service."""
 
-    def __init__(self, study: Study, limits: Limits, *, automatic: bool, reconnects: bool = False) -> None:
+    def __init__(self, study: Study, limits: ServiceLimits, *, automatic: bool, reconnects: bool = False) -> None:
         self.study, self.meters, self._reconnects = study, Meters(study=study.name), reconnects
         self._tried, self._mending = 0.0, threading.Lock()
         self.failure = ""
@@ -250,7 +250,7 @@ class OpenedStudy:
 class OpenedStudies:
     """The studies of one database, each opened once: at the start, or at the first request."""
 
-    def __init__(self, storage: str, limits: Limits, *, automatic: bool) -> None:
+    def __init__(self, storage: str, limits: ServiceLimits, *, automatic: bool) -> None:
         self._storage, self._limits, self._automatic = storage, limits, automatic
         self._opened: dict[str, OpenedStudy] = {}
         self._lock = threading.Lock()

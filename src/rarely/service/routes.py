@@ -14,11 +14,10 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
-from fastapi import FastAPI, Response
 from pydantic import BaseModel
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, Response
 
 from rarely import RarelyError
 from rarely.pages.page import render
@@ -28,7 +27,7 @@ from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, R
 from rarely.service.dashboard import REFRESH, render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
-from rarely.service.writer import Call, Limits
+from rarely.service.writer import Call, ServiceLimits
 from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
 from rarely.study.analysis import html_of
 
@@ -57,8 +56,8 @@ def as_json(value: Any, status: int = 200) -> Response:
     return Response(_encode(value), status, media_type="application/json")
 
 
-class Route(NamedTuple):
-    """A route of the service; a handler of a study's route is given the study, and what the request brings."""
+class Handler(NamedTuple):
+    """A route of the service; the handler of a study's route is given the study, and what the request brings."""
 
     method: str
     path: str
@@ -68,8 +67,13 @@ class Route(NamedTuple):
     """Models of the body, the one of a single request first."""
     gives: tuple[type[Any], ...]
 
+    @property
+    def name(self) -> str:
+        """The name of the route in logs and metrics."""
+        return self.handler.__name__
 
-ROUTES: list[Route] = []
+
+ROUTES: list[Handler] = []
 """All routes; `/openapi.json` has the scope of each as its security."""
 
 
@@ -79,7 +83,7 @@ def route(
     """Add a method of `Api` to the routes of the service."""
 
     def add(handler: Callable[..., Awaitable[Response]]) -> Any:
-        ROUTES.append(Route(method, path, scope, handler, takes, gives))
+        ROUTES.append(Handler(method, path, scope, handler, takes, gives))
         return handler
 
     return add
@@ -88,8 +92,10 @@ def route(
 class Api:
     """The handlers of all routes, over the studies of a service."""
 
-    def __init__(self, studies: OpenedStudies, limits: Limits, app: FastAPI, url: str, keys: KeyFile | None) -> None:
-        self.studies, self.limits, self._app, self._storage, self._keys = studies, limits, app, url, keys
+    def __init__(
+        self, studies: OpenedStudies, limits: ServiceLimits, schema: Any, storage: str, keys: KeyFile | None
+    ) -> None:
+        self.studies, self.limits, self._schema, self._storage, self._keys = studies, limits, schema, storage, keys
         self.meters = Meters(study="")  # of requests that are not about a study
         self._probe: tuple[float, asyncio.Task[bool]] | None = None
 
@@ -262,7 +268,7 @@ class Api:
     @route("GET", "/openapi.json", PUBLIC)
     async def openapi(self) -> Response:
         """Return the description of the API for programs."""
-        return Response(json.dumps(self._app.openapi()), media_type="application/json")
+        return as_json(self._schema)
 
 
 async def _do(study: OpenedStudy, body: Any, caller: str, outcome: str, step: Step, *given: Any) -> Response:

@@ -22,7 +22,7 @@ from rarely import InvalidInput
 from rarely.extend.checks import check_choice
 from rarely.service.access import KeyFile, is_loopback
 from rarely.service.app import REQUESTS, create_app
-from rarely.service.writer import Limits
+from rarely.service.writer import ServiceLimits
 
 SWITCH_INTERVAL = 0.001
 """Seconds after which writer and event loop yield to each other; Python's default of 5 ms would add latency."""
@@ -44,7 +44,7 @@ class GuardedProtocol(HttpToolsProtocol):
     ever, and a head of any length its memory.
     """
 
-    limits: Limits
+    limits: ServiceLimits
     addresses: Counter[str]  # open connections by the client's address; each service has a class with its own
     _head = 0  # bytes of the request so far that are not its body: head, trailers, frames of chunks
     _since: float | None = None  # when the first byte of an unfinished request came
@@ -112,7 +112,7 @@ class Options(TypedDict, total=False):
     """The arguments of `create_app` besides the storage."""
 
     keys: KeyFile | None
-    limits: Limits | None
+    limits: ServiceLimits | None
     automatic: bool
 
 
@@ -123,7 +123,7 @@ def configured(
 
     Raises `InvalidInput` if other machines could reach it without a key, and `BrokenStudy` if a study is damaged.
     """
-    keys, limits = options.get("keys"), options.get("limits") or Limits()
+    keys, limits = options.get("keys"), options.get("limits") or ServiceLimits()
     if keys is None and not is_loopback(host):
         raise InvalidInput(
             f"{host} can be reached from other machines, so API keys are needed. Make one: rarely keys add keys.json "

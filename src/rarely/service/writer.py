@@ -27,7 +27,7 @@ LOG_PAUSE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServiceLimits:
     """Limits on what a service accepts at once.
 
     Parameters
@@ -48,7 +48,7 @@ class Limits:
 
     Examples
     --------
-    >>> Limits(waiting=100).group
+    >>> ServiceLimits(waiting=100).group
     256
     """
 
@@ -90,7 +90,7 @@ class Writer:
     `answer` commits a group of calls, and returns an answer, receipt or error for each.
     """
 
-    def __init__(self, answer: Callable[[list[Call]], list[Any]], limits: Limits, meters: Meters) -> None:
+    def __init__(self, answer: Callable[[list[Call]], list[Any]], limits: ServiceLimits, meters: Meters) -> None:
         self._answer, self._limits, self._meters = answer, limits, meters
         self._queue: deque[Ticket] = deque()
         self.waiting, self._closing = 0, False

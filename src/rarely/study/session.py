@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Decision, Policy, SnapshotError
+from rarely import Decision, Policy, RarelyError, SnapshotError
 from rarely.extend import Array, Arrays
 from rarely.extend.provisional import (
     PolicyState,
@@ -55,7 +55,7 @@ from rarely.extend.provisional import (
     state_of,
 )
 from rarely.study import errors
-from rarely.study.decision import DecisionRecord, Question, block_of, record_of
+from rarely.study.decision import Answer, DecisionRecord, Question, answer_of, block_events, block_of, record_of
 from rarely.study.errors import BrokenStudy, StudyBusy, StudyError, StudyFailed
 from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed
 from rarely.study.settings import StudySettings
@@ -436,6 +436,63 @@ class Session:
         self._live = live
         if self.position.seq - self.position.cut > FEW_EVENTS:
             self._work = math.inf  # other processes need a checkpoint soon
+
+    # --- deciding
+
+    def decide(self, tables: Tables, questions: Sequence[Any], signature: dict[str, str]) -> list[Any]:
+        """Return an answer or an error for each question; an error given as a question keeps its place.
+
+        Questions that are on record are answered as before, and new ones are decided together.
+        """
+        asked = [question for question in questions if isinstance(question, Question)]
+        recorded = tables.decisions(list(dict.fromkeys(question.id for question in asked)))
+        new: dict[str, Question] = {}
+        for question in asked:
+            if question.id not in recorded:
+                new.setdefault(question.id, question)
+        hashes = {id: event.content["request"] for id, event in recorded.items()}
+        hashes |= {id: question.hash for id, question in new.items()}
+        answers: dict[str, Answer | RarelyError]
+        answers = {id: answer_of(event, self.settings.arms) for id, event in recorded.items()}
+        events: list[Event] = []
+        answers |= self._decide_new(list(new.values()), signature, events)
+        tables.append(*events)
+        results: list[Any] = []
+        for question in questions:
+            if isinstance(question, RarelyError):
+                results.append(question)
+            elif hashes[question.id] == question.hash:
+                results.append(answers[question.id])
+            elif isinstance(answers[question.id], RarelyError):
+                # An id whose question was refused is still free, also for another question of the same group.
+                results += self.decide(tables, [question], signature)
+            else:
+                conflict = f"decision {question.id!r} was requested before with other contexts or other arms. "
+                advice = "The same request gets the same answer; a new request needs a new id."
+                results.append(errors.StudyConflict(conflict + advice))
+        return results
+
+    def _decide_new(
+        self, questions: list[Question], signature: dict[str, str], events: list[Event]
+    ) -> dict[str, Answer | RarelyError]:
+        """Add the events of new decisions to `events`; return answers, or why the policy refuses, by id."""
+        answers: dict[str, Answer | RarelyError] = {}
+        for stage, part in self.live.blocks(questions):
+            try:
+                decision = self.live.decide(stage, part)
+            except RarelyError as error:
+                if len(questions) == 1:
+                    return {part[0].id: error}
+                # A question that the policy refuses must not affect the others, nor the rounds at which stages change.
+                for question in questions[len(events) :]:
+                    answers |= self._decide_new([question], signature, events)
+                return answers
+            shared = {"stage": self.settings.stages[stage].name, "version": self.position.version}
+            block = block_events(self.name, self.position.last, self.stamp(), part, decision, shared, signature)
+            answers |= {str(event.ref): answer_of(event, self.settings.arms) for event in block}
+            self.live.position = self.position.after(block[-1])
+            events += block
+        return answers
 
     # --- from the record to the policy
 

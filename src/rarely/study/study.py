@@ -16,7 +16,6 @@ from rarely.extend.provisional import facts_table
 from rarely.logs import DecisionLog, write_log
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse
-from rarely.study.ask import decide
 from rarely.study.audit import Replay, Status, Verification
 from rarely.study.decision import Answer, DecisionRecord, Request, read_request, record_of
 from rarely.study.effects import AnalysisPlan
@@ -311,7 +310,7 @@ class Study:
             return questions, deliveries
         with session.writing() as tables:
             # Callers differ in what is recorded, not in how they are decided: one block for all of them.
-            answers = decide(session, tables, questions, fields) if questions else []
+            answers = session.decide(tables, questions, fields) if questions else []
             receipts = receive(session, tables, deliveries, fields)
             if errors == "raise":
                 _raise_first([*answers, *receipts])
