@@ -21,8 +21,10 @@ import json
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from functools import cache
 from itertools import islice
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Literal
 
 from rarely import __version__
@@ -42,53 +44,6 @@ TABLES["rarely_leases"] = "study, token, expires"
 APPLICATION = 0x72617265
 """The application id of an SQLite file of studies: "rare"."""
 
-_TABLES = """
-CREATE TABLE rarely_schema (version INTEGER PRIMARY KEY, rarely TEXT NOT NULL);
-CREATE TABLE rarely_studies (
-    study INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, budget BIGINT NOT NULL CHECK (budget >= 1),
-    UNIQUE (study, budget)
-);
-CREATE TABLE rarely_events (
-    study INTEGER NOT NULL REFERENCES rarely_studies (study), seq BIGINT NOT NULL CHECK (seq >= 1),
-    kind TEXT NOT NULL, time BIGINT NOT NULL, actor TEXT NOT NULL, reason TEXT NOT NULL,
-    ref TEXT, key TEXT, why TEXT NOT NULL, body TEXT NOT NULL, data {blob} NOT NULL,
-    previous TEXT NOT NULL, hash TEXT NOT NULL,
-    PRIMARY KEY (study, seq)
-);
-CREATE UNIQUE INDEX rarely_decisions ON rarely_events (study, ref) WHERE kind = 'decide';
-CREATE UNIQUE INDEX rarely_deliveries ON rarely_events (study, ref, key) WHERE key IS NOT NULL;
-CREATE INDEX rarely_kinds ON rarely_events (study, kind, seq) WHERE kind <> 'decide';
-CREATE TABLE rarely_snapshots (
-    study INTEGER NOT NULL, seq BIGINT NOT NULL, sha256 TEXT NOT NULL, policy {blob} NOT NULL,
-    PRIMARY KEY (study, seq),
-    FOREIGN KEY (study, seq) REFERENCES rarely_events (study, seq)
-);
-CREATE TABLE rarely_versions (
-    study INTEGER NOT NULL, number BIGINT NOT NULL, budget BIGINT NOT NULL, parent BIGINT,
-    first BIGINT NOT NULL, cut BIGINT NOT NULL, seq BIGINT NOT NULL, snapshot BIGINT NOT NULL,
-    sha256 TEXT NOT NULL, fingerprint TEXT NOT NULL,
-    settings TEXT NOT NULL, seed TEXT NOT NULL, environment TEXT NOT NULL,
-    PRIMARY KEY (study, number),
-    CHECK (number >= 0 AND number < budget),
-    CHECK (first <= cut AND cut <= seq),
-    FOREIGN KEY (study, budget) REFERENCES rarely_studies (study, budget),
-    FOREIGN KEY (study, parent) REFERENCES rarely_versions (study, number),
-    FOREIGN KEY (study, snapshot) REFERENCES rarely_snapshots (study, seq),
-    FOREIGN KEY (study, seq) REFERENCES rarely_events (study, seq)
-);
-CREATE TABLE rarely_leases (
-    study INTEGER NOT NULL REFERENCES rarely_studies (study), token BIGINT NOT NULL CHECK (token >= 1),
-    holder TEXT NOT NULL, taken BIGINT NOT NULL, expires BIGINT NOT NULL,
-    PRIMARY KEY (study, token, expires)
-);
-"""
-_CHECKPOINTS = """
-CREATE TABLE IF NOT EXISTS rarely_checkpoints (
-    study INTEGER NOT NULL, base BIGINT NOT NULL, start BIGINT NOT NULL, seq BIGINT NOT NULL,
-    sha256 TEXT NOT NULL, history {blob} NOT NULL, state {blob} NOT NULL,
-    PRIMARY KEY (study, base, start)
-)
-"""
 _REFUSAL = "rows are added to a study and never changed or deleted"
 
 _EVENT = "seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash"
@@ -369,8 +324,7 @@ def create_tables(run: Callable[[str], Any], dialect: Dialect, *, empty: bool = 
 
 def _statements(dialect: Dialect) -> list[str]:
     """Return the statements that create all tables, their indexes and the triggers that refuse changes."""
-    tables = _TABLES.format(blob="BLOB" if dialect == "sqlite" else "BYTEA")
-    statements = [statement.strip() for statement in tables.split(";") if statement.strip()]
+    *statements, checkpoints = _schema(dialect)
     if dialect == "sqlite":
         statements += [
             f"CREATE TRIGGER {table}_no_{change.lower()} BEFORE {change} ON {table} "
@@ -386,12 +340,19 @@ def _statements(dialect: Dialect) -> list[str]:
         "FOR EACH STATEMENT EXECUTE FUNCTION rarely_refuse()"
         for table in TABLES
     ]
-    return [*statements, checkpoint_statement(dialect)]
+    return [*statements, checkpoints]
 
 
 def checkpoint_statement(dialect: Dialect) -> str:
     """Return the statement that creates the table of checkpoints, unless it exists."""
-    return _CHECKPOINTS.format(blob="BLOB" if dialect == "sqlite" else "BYTEA")
+    return _schema(dialect)[-1]
+
+
+@cache
+def _schema(dialect: Dialect) -> list[str]:
+    """Return the statements of schema.sql; the last one creates the table of checkpoints."""
+    text = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+    return text.format(blob="BLOB" if dialect == "sqlite" else "BYTEA").rstrip().rstrip(";").split(";")
 
 
 def check_schema(url: str, found: Any) -> None:
