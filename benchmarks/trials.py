@@ -35,6 +35,7 @@ from statistics import NormalDist
 import numpy as np
 
 from rarely import Mixture
+from rarely.extend.provisional import t_quantile
 from rarely.planning.trial import make_policy, simulate_trial
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.effects import (
@@ -47,7 +48,6 @@ from rarely.study.effects import (
     predict_rewards,
     scores_of,
     spent,
-    t_quantile,
 )
 
 Array = np.ndarray

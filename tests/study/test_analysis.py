@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rarely import ArmBlocks, AtRounds, InvalidInput, LinTS, LinUCB, Mixture
+from rarely.extend.provisional import t_quantile
 from rarely.runs.statistics import t_quantile as exact_t
 from rarely.study import AnalysisPlan, InvalidStudy, RewardRule, Stage, Study
 from rarely.study.analysis import html_of
@@ -27,7 +28,6 @@ from rarely.study.effects import (
     predict_rewards,
     scores_of,
     spent,
-    t_quantile,
 )
 from studies import contexts_of
 

@@ -15,6 +15,7 @@ from rarely._core.inputs.history import LOGGED, RewardSums, new_values
 from rarely._core.inputs.scaling import CLIP, OFF_CENTER, OFF_SPREAD, TRUSTED_ROUNDS, Moments
 from rarely._core.model.network import Network, Weights
 from rarely._core.policies.alarms import KINDS as ALARM_KINDS
+from rarely._core.policies.alarms import t_quantile
 from rarely._core.policies.covariance_change import adapted
 from rarely._core.policies.learner import split_mix, training_rows
 from rarely._core.policies.linear import LinearLearner
@@ -103,6 +104,7 @@ __all__ = [
     "split_mix",
     "state_of",
     "summing_to_one",
+    "t_quantile",
     "training_rows",
     "write_file",
 ]  # fmt: skip

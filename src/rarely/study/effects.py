@@ -38,7 +38,7 @@ import numpy as np
 
 from rarely.extend import Array, BoolArray, IntArray
 from rarely.extend.checks import check_choice, check_whole, is_whole, named_arguments, shown
-from rarely.extend.provisional import distribution
+from rarely.extend.provisional import distribution, t_quantile
 from rarely.offpolicy.estimates import Ridge, stages
 from rarely.offpolicy.intervals import Range, check_level
 from rarely.runs.sealed_json import plain_json
@@ -177,17 +177,6 @@ def stable_weights(inverse: Array, first: float) -> Array:
         psi[t] = mean
         mean += (value - mean) / MEMORY
     return np.asarray(psi**-0.5)
-
-
-def t_quantile(z: float, freedom: float) -> float:
-    """Return Student's quantile that leaves as much as z does of a normal variable, by Cornish and Fisher's series.
-
-    >>> round(t_quantile(1.959964, 10.0), 2), t_quantile(2.0, 0.0)
-    (2.23, inf)
-    """
-    if freedom <= 0:
-        return math.inf
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 # --- planned looks, and their boundaries

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from numbers import Real
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from rarely import ArmBlocks, InvalidInput, InvalidReward, Policy
+from rarely.extend import Described
 from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
 from rarely.extend.provisional import policies
 from rarely.study.effects import AnalysisPlan
@@ -33,7 +33,7 @@ _FIELDS = {"policy", "arms", "blocks", "rewards", "stages", "control", "plan"}
 
 @named_arguments
 @dataclass(frozen=True, slots=True)
-class RewardRule:
+class RewardRule(Described):
     """How the rewards of a study count.
 
     Parameters
@@ -81,8 +81,11 @@ complete; got None.
         check_choice("aggregation", self.aggregation, Aggregation)
         for name in ("wait", "default", "least", "most"):
             value = getattr(self, name)
-            if value is not None and not -MAX_REWARD <= as_number(value) <= MAX_REWARD:
+            if value is None:
+                continue
+            if not -MAX_REWARD <= as_number(value) <= MAX_REWARD:
                 raise InvalidStudy(f"{name} must be a number from -1e100 to 1e100, or None; got {shown(value)}.")
+            object.__setattr__(self, name, float(value))
         if self.wait is not None and self.wait <= 0:
             raise InvalidStudy(f"wait must be a positive number of seconds, or None for no end; got {self.wait!r}.")
         if self.wait is None and self.aggregation != "first":
@@ -98,7 +101,7 @@ complete; got None.
     @property
     def window(self) -> int | None:
         """`wait` in microseconds."""
-        return None if self.wait is None else round(float(self.wait) * 1e6)
+        return None if self.wait is None else round(self.wait * 1e6)
 
     def combined(self, reward: Any) -> tuple[Any, dict[str, float] | None]:
         """Return a reward as a number, and the outcomes that it is the sum of; None if it came as a number."""
@@ -107,17 +110,13 @@ complete; got None.
             return reward, None
         if not isinstance(reward, Mapping) or not reward or not reward.keys() <= weights.keys():
             raise InvalidReward(f"a reward must be a dict of some of {', '.join(weights)}; got {shown(reward)}.")
-        found = dict(zip(reward, read_rewards(list(reward.values()), len(reward)).tolist(), strict=True))
-        return math.fsum(weights[name] * value for name, value in found.items()), found
+        outcomes = dict(zip(reward, read_rewards(list(reward.values()), len(reward)).tolist(), strict=True))
+        return math.fsum(weights[name] * value for name, value in outcomes.items()), outcomes
 
     def contains(self, value: float) -> bool:
         """Return whether a reward is in range."""
-        low = -MAX_REWARD if self.least is None else self.least
-        return low <= value <= (MAX_REWARD if self.most is None else self.most)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the rule as JSON: its fields, so that `RewardRule(**description)` is the inverse."""
-        return {k: float(v) if isinstance(v, Real) else v for k, v in asdict(self).items()}
+        least, most = -MAX_REWARD if self.least is None else self.least, MAX_REWARD if self.most is None else self.most
+        return least <= value <= most
 
 
 @named_arguments
@@ -165,15 +164,12 @@ class StudySettings:
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON."""
-        return {
-            "format": FORMAT,
-            "arms": None if self.arms is None else list(self.arms),
-            "blocks": None if self.blocks is None else self.blocks.describe(),
-            "rewards": self.rewards.describe(),
-            "stages": [stage.describe() for stage in self.stages],
-            "control": self.control,
-            "plan": None if self.plan is None else self.plan.describe(),
-        }
+        described: dict[str, Any] = {"format": FORMAT, "control": self.control, "rewards": self.rewards.describe()}
+        described["arms"] = None if self.arms is None else list(self.arms)
+        described["stages"] = [stage.describe() for stage in self.stages]
+        for name, value in {"blocks": self.blocks, "plan": self.plan}.items():
+            described[name] = None if value is None else value.describe()
+        return described
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> StudySettings:
@@ -188,8 +184,7 @@ class StudySettings:
 
 def _values(description: dict[str, Any]) -> dict[str, Any]:
     """Return blocks, rewards, stages and plan from their descriptions; what is missing or None is left out."""
-    made: dict[str, Any] = {name: description[name] for name in _MAKERS if description.get(name) is not None}
-    return {name: _MAKERS[name](value) for name, value in made.items()}
+    return {name: make(description[name]) for name, make in _MAKERS.items() if description.get(name) is not None}
 
 
 def read_arms(arms: Any) -> tuple[str, ...] | None:
@@ -252,8 +247,9 @@ def parse_json(text: str) -> Any:
 def arguments_of(description: Any) -> dict[str, Any]:
     """Return the arguments of `Study.create` that a JSON description gives.
 
-    >>> given = arguments_of({"policy": {"kind": "LinUCB", "dim": 2}, "arms": ["a", "b"], "rewards": {"most": 1.0}})
-    >>> given["policy"], given["rewards"].most
+    >>> described = {"policy": {"kind": "LinUCB", "dim": 2}, "arms": ["a", "b"], "rewards": {"most": 1.0}}
+    >>> arguments = arguments_of(described)
+    >>> arguments["policy"], arguments["rewards"].most
     (<LinUCB: version 0, round 0, 0 rewards missing>, 1.0)
     """
     if not isinstance(description, dict) or "policy" not in description:
@@ -261,13 +257,12 @@ def arguments_of(description: Any) -> dict[str, Any]:
     unknown = sorted(set(description) - _FIELDS)
     if unknown:
         raise InvalidStudy(f"a study has the fields {', '.join(sorted(_FIELDS))}; got {unknown[0]!r}.")
-    given: dict[str, Any] = {"policy": policy_of(description["policy"])}
-    given |= {name: description[name] for name in ("arms", "control") if name in description}
+    arguments: dict[str, Any] = {"policy": policy_of(description["policy"])}
+    arguments |= {name: description[name] for name in ("arms", "control") if name in description}
     try:
-        given |= _values(description)
+        return arguments | _values(description)
     except (TypeError, KeyError) as error:
         raise InvalidStudy(f"blocks, rewards, stages and plan must have fields of their classes: {error}.") from None
-    return given
 
 
 def policy_of(description: Any) -> Policy:

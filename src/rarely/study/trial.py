@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rarely import AtRounds, Budget, InvalidContexts, Schedule
-from rarely.extend import ArmScores, Array, BoolArray, ChoiceRule, UniformChoice
+from rarely.extend import ArmScores, Array, BoolArray, ChoiceRule, Described, UniformChoice
 from rarely.extend.checks import as_number, check_flag, check_whole, named_arguments, shown
 from rarely.extend.provisional import GRID, summing_to_one
 from rarely.study.errors import InvalidStudy
@@ -28,7 +28,7 @@ from rarely.study.events import check_id
 
 @named_arguments
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Described):
     """Consecutive decisions of a trial under the same rules.
 
     Parameters
@@ -61,25 +61,20 @@ class Stage:
         check_whole("rounds of a stage", self.rounds, 1, besides=(None,))
         check_flag("burn_in", self.burn_in)
         check_flag("approval", self.approval)
-        shares = self.least.values() if isinstance(self.least, Mapping) else [self.least]
-        for share in shares:
-            if not 0 <= as_number(share) <= 1:
-                raise InvalidStudy(f"least must be probabilities from 0 to 1; got {shown(self.least)}.")
-
-    def describe(self) -> dict[str, Any]:
-        """Return the stage as JSON: its fields, so that `Stage(**description)` is the inverse."""
         least: Any = self.least
-        least = {k: float(v) for k, v in least.items()} if isinstance(least, Mapping) else float(least)
-        return asdict(self) | {"least": least}
+        if not all(0 <= as_number(share) <= 1 for share in (least.values() if isinstance(least, Mapping) else [least])):
+            raise InvalidStudy(f"least must be probabilities from 0 to 1; got {shown(least)}.")
+        least = {arm: float(share) for arm, share in least.items()} if isinstance(least, Mapping) else float(least)
+        object.__setattr__(self, "least", least)
 
     def limits(self, arms: Sequence[str] | None) -> tuple[float, ...] | float:
         """Return the limit of each arm, or one limit for all."""
         if not isinstance(self.least, Mapping):
-            return float(self.least)
+            return self.least
         unknown = sorted(set(self.least) - set(arms or ()))
         if unknown:
             raise InvalidStudy(f"least must name arms of the study; got {', '.join(unknown)}.")
-        return tuple(float(self.least.get(name, 0.0)) for name in arms or ())
+        return tuple(self.least.get(name, 0.0) for name in arms or ())
 
 
 def check_stages(stages: Sequence[Stage], arms: Sequence[str] | None) -> None:

@@ -169,12 +169,24 @@ def _bound(now: Moments, before: Moments, extra: float = 0.0, tests: int = 1) ->
     """Return how far two means may be apart by chance; `extra` is a standard deviation that they do not show."""
     one, other = now.variance / now.weight, before.variance / before.weight
     size = one + other
-    # Welch's degrees of freedom, and the expansion of Student's quantile in them (Abramowitz and Stegun, 26.7.5).
+    # Welch's degrees of freedom.
     least = one * one / (now.weight - 1) + other * other / max(before.weight - 1, 1.0)
     freedom = size * size / least if least > 0 else now.weight - 1
     z = -NormalDist().inv_cdf(LEVEL / tests / 2)
-    t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-    return t * math.sqrt(size + extra * extra)
+    return t_quantile(z, freedom) * math.sqrt(size + extra * extra)
+
+
+def t_quantile(z: float, freedom: float) -> float:
+    """Return Student's quantile that leaves as much as z does of a normal variable (Abramowitz and Stegun, 26.7.5).
+
+    By Cornish and Fisher's series in the degrees of freedom, which need not be whole.
+
+    >>> round(t_quantile(1.959964, 10.0), 2), t_quantile(2.0, 0.0)
+    (2.23, inf)
+    """
+    if freedom <= 0:
+        return math.inf
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def _check_arms(history: History, start: int, version: int) -> str:
