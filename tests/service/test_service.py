@@ -1,5 +1,6 @@
 """What the service promises: one answer for each id, nothing accepted is dropped, decisions go on during an update."""
 
+import importlib
 import json
 import sqlite3
 import threading
@@ -90,6 +91,21 @@ def test_decisions_go_on_under_the_old_version_during_an_update(served, monkeypa
     versions = served.get("versions").content["versions"]
     assert [(row["number"], row["parent"]) for row in versions] == [(0, None), (1, 0)]
     assert served.opened.study.replay().equal
+
+
+def test_a_class_of_ones_own_is_trained_in_the_other_process_too(storage, tmp_path, monkeypatch):
+    """As in `rarely serve … --import my_model`: the other process finds the module in the same folder."""
+    (tmp_path / "my_model.py").write_text("from rarely import LinTS\n\n\nclass Timid(LinTS):\n    pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    policy = importlib.import_module("my_model").Timid(dim=2, seed=0)
+    Study.create(storage, "trial", policy=policy, arms=["a", "b", "c"]).close()
+    with serving(storage, automatic=False) as service:
+        service.decide(1)
+        service.post("reward", {"id": "visit-1", "reward": 1.0})
+        assert service.post("activate", {"version": "next"}).status == 202
+        until(lambda: not service.opened.trainer.under_way)
+        assert service.decide(2).content["version"] == 1
 
 
 def test_the_next_version_is_trained_when_the_schedule_ends_a_batch(storage, monkeypatch):

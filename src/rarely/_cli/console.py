@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Self, TypeVar
 
 import typer
@@ -37,6 +39,28 @@ console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 error_console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def import_modules(names: list[str] | None) -> None:
+    """Import modules whose classes files and studies name: from the path, or from the folder of the command."""
+    if names and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # unlike `python file.py`, a command has no folder on the path
+    for name in names or ():
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise typer.BadParameter(f"{name} cannot be imported: {error}.") from None
+
+
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        envvar="RARELY_IMPORT",
+        callback=import_modules,
+        help="A module with classes of your own, which is imported first; may be repeated.",
+    ),
+]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")]
 
 
@@ -56,11 +80,19 @@ def guarded_by(stopped: str) -> Iterator[None]:
 
 
 class Group(typer.Typer):
-    """The commands behind one word, as `rarely study`; after Ctrl-C each of them prints `stopped`."""
+    """The commands behind one word, as `rarely study`; after Ctrl-C each of them prints `stopped`.
 
-    def __init__(self, name: str, help: str, stopped: str, epilog: str | None = None) -> None:
+    With `imports` the word itself takes the option --import.
+    """
+
+    def __init__(self, name: str, help: str, stopped: str, epilog: str | None = None, *, imports: bool = False) -> None:
         super().__init__(name=name, help=help, epilog=epilog, no_args_is_help=True, rich_markup_mode="markdown")
         self._guard = guarded_by(stopped)
+        if imports:
+
+            @self.callback()
+            def take_imports(imports: Imports = None) -> None:
+                pass
 
     def add(self, name: str, *examples: str) -> Callable[[Command], Command]:
         """Add a command; an example has its arguments, and after a dash a remark."""

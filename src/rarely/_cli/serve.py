@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from rarely import InvalidInput
-from rarely._cli.console import Group, console, error_console, guarded_by
+from rarely._cli.console import Group, Imports, console, error_console, guarded_by
 from rarely._cli.study import STOPPED, Storage
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def serve_command(
     connections: Annotated[int, typer.Option(help="Connections of one address; a proxy is one.", min=1)] = 1000,
     log_format: Annotated[str, typer.Option(help="The form of the log on standard error: text or json.")] = "text",
     log_requests: Annotated[bool, typer.Option(help="Log every request.")] = False,
-    model: Annotated[str | None, typer.Option(help="A Python module to import first, which makes models.")] = None,
+    imports: Imports = None,
 ) -> None:
     """Serve the studies of a database over HTTP, with a dashboard.
 
@@ -64,9 +63,8 @@ def serve_command(
 
     - `rarely serve sqlite:///trial.db` — then open http://127.0.0.1:8000
     - `rarely serve postgresql://rarely@db/trials --host 0.0.0.0 --keys keys.json`
+    - `rarely serve sqlite:///trial.db --import mypackage.parts` — with a schedule or a model of your own
     """
-    if model is not None:
-        import_module(model)
     needs_extra()
     from rarely.service import ServiceLimits, serve
 

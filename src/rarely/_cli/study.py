@@ -21,6 +21,7 @@ study_app = Group(
     "Studies: every decision, reward and version is on record before it is answered.",
     STOPPED,
     epilog="Start with: rarely study create sqlite:///trial.db --name colours --file study.json",
+    imports=True,
 )
 NewFile = Annotated[Path, typer.Argument(help="A new file.")]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="The name of the study, if there are several.")]

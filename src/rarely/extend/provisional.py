@@ -22,7 +22,7 @@ from rarely._core.policies.linear import LinearLearner
 from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.policy import facts_table
 from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
-from rarely._core.policies.saving import WRAPPERS, restore
+from rarely._core.policies.saving import POLICIES, WRAPPERS, restore
 from rarely._core.policies.select import decide, rounds_at_once, score
 from rarely._core.policies.state import ArmStats, BatchClock, PolicyState, Version
 from rarely._core.saving import archive
@@ -43,6 +43,7 @@ __all__ = [
     "MAX_ITERATIONS",
     "OFF_CENTER",
     "OFF_SPREAD",
+    "POLICIES",
     "SHRINK",
     "STABLE",
     "TIE",

@@ -28,6 +28,7 @@ from rarely.study.errors import (
     StudyFull,
     StudyPinned,
     UnknownDecision,
+    UnknownPart,
     UnknownStudy,
 )
 from rarely.study.events import Event
@@ -45,5 +46,5 @@ __all__ = [
     "Receipt", "Replay", "Request", "RequestRefused", "RewardRule", "ServiceUnavailable", "Stage", "StageEffect",
     "StaleTrainer", "Status", "Study", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists",
     "StudyFailed", "StudyFull", "StudyPinned", "StudySettings", "Tell", "Trained", "Training", "UnknownDecision",
-    "UnknownStudy", "Verification", "VersionRow", "train",
+    "UnknownPart", "UnknownStudy", "Verification", "VersionRow", "train",
 ]  # fmt: skip

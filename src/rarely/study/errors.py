@@ -73,6 +73,10 @@ class BrokenStudy(StudyError, ValueError):
     """A database that is damaged or was altered; nothing is served from it."""
 
 
+class UnknownPart(StudyError, LookupError):
+    """A policy with a class that is not imported here, or is another than the one that it was saved with."""
+
+
 class NewerSchema(StudyError, RuntimeError):
     """A database written by a later version of rarely."""
 

@@ -577,8 +577,12 @@ class Session:
         data = self.snapshot(tables, self.event(tables, seq))
         try:
             return from_bytes(self.name, data)
-        except SnapshotError as error:
-            raise BrokenStudy(f"a snapshot of study {self.name!r} is damaged: {error}") from error
+        except SnapshotError as error:  # the snapshot is intact: its SHA-256 is the one on record
+            raise errors.UnknownPart(
+                f"the policy of study {self.name!r} is intact, but cannot be made here: {error.__cause__ or error} "
+                "Import the modules of your own classes before the study is opened; commands take --import MODULE, or "
+                "RARELY_IMPORT."
+            ) from error
 
     def event(self, tables: Tables, seq: int) -> Event:
         """Return an event that must be on record."""
@@ -626,6 +630,8 @@ class Session:
             except StudyError:  # of the record itself
                 raise
             except (SnapshotError, KeyError, TypeError, ValueError) as error:
+                with self.reading() as tables:
+                    self.load(tables, base)  # raises if a class is unknown, which is no flaw of the checkpoint
                 problem = error
         if not isinstance(problem, StudyBusy):
             with suppress(StudyError), self.checkpoints() as tables:

@@ -13,7 +13,7 @@ import numpy as np
 from rarely import ArmBlocks, InvalidInput, InvalidReward, Policy
 from rarely.extend import Described
 from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
-from rarely.extend.provisional import policies
+from rarely.extend.provisional import POLICIES
 from rarely.study.effects import AnalysisPlan
 from rarely.study.errors import BrokenStudy, InvalidStudy
 from rarely.study.events import check_id
@@ -25,8 +25,6 @@ MAX_REWARD = 1e100
 """A larger reward would overflow in every later training, so it is out of every range."""
 MAX_ARMS = 100_000
 """Arms that a study may have by number: each has a name."""
-KINDS = ("BatchNeuralUCB", "NeuralTS", "NeuralEpsilonGreedy", "NeuralLinear", "LinUCB", "LinTS", "Uniform")
-"""Policies that a JSON description may name."""
 Aggregation = Literal["first", "last", "sum"]
 _FIELDS = {"policy", "arms", "blocks", "rewards", "stages", "control", "plan"}
 
@@ -267,8 +265,10 @@ def arguments_of(description: Any) -> dict[str, Any]:
 
 def policy_of(description: Any) -> Policy:
     """Return the policy of a kind with the given settings, as `policy.settings()` describes them."""
-    if not isinstance(description, dict) or description.get("kind") not in KINDS:
-        raise InvalidStudy(f"policy must be a JSON object whose kind is one of {', '.join(KINDS)}.")
+    kind = description.get("kind") if isinstance(description, dict) else None
+    if not isinstance(kind, str) or kind not in POLICIES:
+        names = ", ".join(sorted(POLICIES))
+        raise InvalidStudy(f"policy must be a JSON object whose kind is one of {names}, or of your own, imported.")
     settings = {name: value for name, value in description.items() if name != "kind"}
-    policy: Policy = getattr(policies, description["kind"])(**settings)
+    policy: Policy = POLICIES[kind](**settings)
     return policy

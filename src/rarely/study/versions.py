@@ -121,7 +121,10 @@ def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dic
         snapshot = to_bytes(policy)
         kept = from_bytes(name, snapshot)
     except RarelyError as error:
-        raise InvalidStudy(f"the policy of a study must be one that can be saved and loaded: {error}") from error
+        raise InvalidStudy(
+            f"the policy of a study must be one that can be saved and loaded: {error.__cause__ or error} A class of "
+            "your own must be defined in a module, under the base class of rarely.extend that it is a kind of."
+        ) from error
     content: dict[str, Any] = {"policy": type(policy).__name__, "settings": policy.settings()}
     content |= {"study": settings.describe(), "dim": policy.dim, "environment": environment(policy)}
     content |= {"cut": 1, "number": 0, "parent": None, "snapshot": 1}

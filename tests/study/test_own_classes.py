@@ -1,0 +1,106 @@
+"""A study of a policy whose classes are the user's: what is not imported is named, and nothing is called damaged."""
+
+import importlib
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from rarely import LinUCB, Schedule
+from rarely._cli import app
+from rarely.extend.provisional import POLICIES
+from rarely.study import InvalidStudy, Study, UnknownPart, session
+from studies import contexts_of, play
+
+MODULE = '''
+"""Parts of my own."""
+
+from rarely import LinUCB
+
+
+class Cautious(LinUCB):
+    """Half as curious."""
+'''
+
+
+@pytest.fixture
+def parts(tmp_path, monkeypatch):
+    """A module of the user's, importable in the folder of the command."""
+    (tmp_path / "my_parts.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield "my_parts"
+    sys.modules.pop("my_parts", None)
+    POLICIES.pop("Cautious", None)
+
+
+def call(*arguments, code=0, **environment):
+    result = CliRunner().invoke(app, [*map(str, arguments)], env=environment)
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def test_a_class_that_is_not_imported_is_named_and_its_checkpoints_stay(parts, tmp_path, monkeypatch, recwarn):
+    monkeypatch.setattr(session, "CHECKPOINT_WORK", 0.0)
+    monkeypatch.syspath_prepend(tmp_path)
+    url = f"sqlite:///{tmp_path}/trial.db"
+    policy = importlib.import_module(parts).Cautious(dim=2, seed=0)
+    with Study.create(url, "trial", policy=policy, arms=3) as study:
+        play(study, 0, 20)
+    kind = POLICIES.pop("Cautious")  # as in a process that has not imported it
+    with pytest.raises(UnknownPart, match=r"(?s)is intact.*'Cautious'.*import.*--import MODULE") as caught:
+        Study.open(url)
+    assert "damaged" not in str(caught.value)
+    assert "backup" not in str(caught.value)
+    with Study.open(url, lazy=True) as study:
+        assert study.verify().whole
+        assert len(study.log()) == 20
+    POLICIES["Cautious"] = kind
+    with Study.open(url) as study:
+        assert study.saved  # the checkpoint was not dropped
+        assert study.ask(contexts_of(99)).round == 21
+        assert study.replay().equal
+    assert not [warning for warning in recwarn if "checkpoint" in str(warning.message)]
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_commands_import_it_first(parts, tmp_path, by_variable):
+    described = {"policy": {"kind": "Cautious", "dim": 2, "seed": 0}, "arms": ["red", "blue"]}
+    (tmp_path / "study.json").write_text(json.dumps(described))
+    create = ["create", "trial.db", "--name", "colours", "--file", "study.json"]
+    assert "kind is one of" in call("study", *create, code=1)
+    if by_variable:
+        assert "at most" in call("study", *create, RARELY_IMPORT=parts)
+    else:
+        assert "at most" in call("study", "--import", parts, *create)
+    assert POLICIES["Cautious"].__module__ == parts
+    with Study.open(f"sqlite:///{tmp_path}/trial.db") as study:
+        assert type(study.policy(0)).__name__ == "Cautious"
+
+
+@pytest.mark.parametrize(
+    "command", [["study", "--import", "my_typo", "status", "x.db"], ["serve", "x", "--import", "my_typo"]]
+)
+def test_a_module_that_cannot_be_imported_is_named(command):
+    assert "my_typo cannot be imported" in call(*command, code=2).replace("│ ", "")
+
+
+def test_a_policy_that_cannot_be_saved_is_refused_with_the_reason():
+    class Unsaved(Schedule):
+        horizon = batches = 5
+
+        def first_due(self, round, growth):
+            return None
+
+        def lookahead(self, round, growth, rounds_in_batch):
+            return 1
+
+        def describe(self):
+            return {"kind": "NobodyKnows"}
+
+    policy = LinUCB(dim=2, schedule=Unsaved())
+    with pytest.raises(InvalidStudy, match=r"(?s)saved and loaded.*'NobodyKnows'.*rarely\.extend") as caught:
+        Study.create("memory://unsaved", "trial", policy=policy, arms=2)
+    assert "damaged" not in str(caught.value)
+    assert "backup" not in str(caught.value)
