@@ -33,7 +33,7 @@ class Served:
 
     @property
     def opened(self):
-        return self.server.config.app.state.studies.known("trial")
+        return self.server.config.app.state.studies.opened("trial")
 
     @property
     def schema(self):

@@ -30,7 +30,7 @@ SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_LINES = 3.0, 10.0
 """How often progress is printed where there is no terminal for a bar."""
 NAMED_FILES = 20
 """Refused files named on the terminal; the report names all."""
-SETTLED_SHARE, SETTLED_TIME = 0.1, 3.0
+PACE_SHARE, PACE_TIME = 0.1, 3.0
 """When the pace is known: after this share of the work, or this many times as long as until the first cell was done,
 which is mostly the start of processes."""
 
@@ -142,14 +142,14 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def whole_numbers(name: str, given: str, least: int = 1, most: float = math.inf) -> list[int]:
+def whole_numbers(name: str, text: str, least: int = 1, most: float = math.inf) -> list[int]:
     """Return the whole numbers of an option, as 4,8,16."""
     try:
-        numbers = [int(number) for number in given.split(",")]
+        numbers = [int(number) for number in text.split(",")]
     except ValueError:
-        raise InvalidInput(f"{name} must be whole numbers, as 4,8,16; got {given!r}.") from None
+        raise InvalidInput(f"{name} must be whole numbers, as 4,8,16; got {text!r}.") from None
     if min(numbers) < least or max(numbers) > most:
-        raise InvalidInput(f"{name} must lie between {least} and {most:g}; got {given!r}.")
+        raise InvalidInput(f"{name} must lie between {least} and {most:g}; got {text!r}.")
     return numbers
 
 
@@ -230,7 +230,7 @@ class ShownProgress(Shown):
         self._bars.update(self._bar, total=self._work, completed=self._worked, done=self.done, description=left)
 
     def left(self) -> str:
-        early = self._seen < SETTLED_TIME * self._first and self._worked < SETTLED_SHARE * self._work
+        early = self._seen < PACE_TIME * self._first and self._worked < PACE_SHARE * self._work
         if early or not self._worked:
             return "the time left is not known yet"
         return f"about {span(max(0.0, self._seen * self._work / self._worked - self.elapsed))} left"

@@ -103,11 +103,11 @@ def _threads(info: BuildInfo) -> Iterator[Finding]:
     blas = info.blas
     kernel = f", {blas.kernel} kernels" if blas.kernel else ""
     yield Finding("BLAS", "ok", f"{blas.name} {blas.version}{kernel}")
-    given = ", ".join(f"{name}={value}" for name, value in info.variables.items() if name.endswith("THREADS"))
+    set_to = ", ".join(f"{name}={value}" for name, value in info.variables.items() if name.endswith("THREADS"))
     threads = "unknown" if blas.threads is None else str(blas.threads)
     compiled = info.threads if info.form != "numpy" else 0
     loops = f", compiled loops {compiled}" if compiled else ""
-    says = f"BLAS {threads}{loops}, cores {info.cores}" + (f" ({given})" if given else "")
+    says = f"BLAS {threads}{loops}, cores {info.cores}" + (f" ({set_to})" if set_to else "")
     if max(compiled, blas.threads or 1) > info.cores:
         advice = f"Threads that wait for each other are slow: set OPENBLAS_NUM_THREADS={info.cores}, or 1."
         yield Finding("threads", "note", says, advice)

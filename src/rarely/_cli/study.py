@@ -29,13 +29,13 @@ Actor = Annotated[str, typer.Option(help="Who does it; recorded.")]
 Reason = Annotated[str, typer.Option(help="Why; recorded.")]
 
 
-def storage_string(given: str) -> str:
+def storage_string(text: str) -> str:
     """Return a storage string, given one or the path of an SQLite file.
 
     >>> storage_string("trial.db"), storage_string("postgresql://db/trials")
     ('sqlite:///trial.db', 'postgresql://db/trials')
     """
-    return given if "://" in given else f"sqlite:///{given}"
+    return text if "://" in text else f"sqlite:///{text}"
 
 
 Storage = Annotated[
@@ -114,27 +114,27 @@ def verify_command(
 ) -> None:
     """Check the chain of all events, and the rows and snapshots that they name. Exit with code 1 if one is wrong."""
     with opened(storage, name, lazy=True) as study:
-        found = study.verify(head, seq, heads=heads)
-    if found.flaw:
-        error_console.print(f"[red]broken:[/red] {escape(found.flaw)}")
+        checked = study.verify(head, seq, heads=heads)
+    if checked.flaw:
+        error_console.print(f"[red]broken:[/red] {escape(checked.flaw)}")
         raise typer.Exit(1)
-    console.print(f"whole: {found.events} events, last hash {found.head}")
+    console.print(f"whole: {checked.events} events, last hash {checked.head}")
 
 
 @study_app.add("replay", "sqlite:///trial.db")
 def replay_command(storage: Storage, name: Name = None) -> None:
     """Train every version and make every decision again from the record. Exit with code 1 if one differs."""
     with opened(storage, name, lazy=True) as study:
-        found = study.replay()
-    for training in found.trainings:
+        replay = study.replay()
+    for training in replay.trainings:
         result = "equal" if training.equal else "another policy"
         place = "" if training.same_environment else ", trained in another environment"
         console.print(escape(f"event {training.seq} ({training.kind}): {result}{place}"))
     console.print(
-        f"{found.decisions} decisions: {len(found.other_arms)} other arms, probabilities differ by at most "
-        f"{found.largest_difference:.3g}"
+        f"{replay.decisions} decisions: {len(replay.other_arms)} other arms, probabilities differ by at most "
+        f"{replay.largest_difference:.3g}"
     )
-    if not found.equal:
+    if not replay.equal:
         raise typer.Exit(1)
 
 
@@ -219,7 +219,7 @@ def analysis_command(
 ) -> None:
     """Analyse a trial: means, contrasts with the control arm, missing rewards, balance and deviations."""
     with opened(storage, name, lazy=True) as study:
-        found = study.analysis()
+        analysis = study.analysis()
     if out is not None:
-        found.save(out)
-    typer.echo(str(out) if out is not None else str(found))
+        analysis.save(out)
+    typer.echo(str(out) if out is not None else str(analysis))

@@ -122,12 +122,12 @@ class KeyFile:
     def read(self) -> tuple[Key, ...]:
         """Return the keys of the file, which may not exist yet; `InvalidInput` if it is damaged, or gone."""
         try:
-            found = os.stat(self.path)
-            seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+            file = os.stat(self.path)
+            seen = (file.st_mtime_ns, file.st_size, file.st_ino)
             if seen == self._seen:
                 return self._keys
-            with open(self.path, encoding="utf-8") as file:
-                rows = json.load(file)["keys"]
+            with open(self.path, encoding="utf-8") as text:
+                rows = json.load(text)["keys"]
             self._keys = tuple(Key(**row | {"scopes": tuple(row["scopes"])}) for row in rows)
             self._seen = seen
             return self._keys
@@ -153,11 +153,11 @@ class KeyFile:
     def find(self, secret: str, now: float | None = None) -> Key | None:
         """Return the valid key with this secret; None if there is none."""
         hash, now = _hash(secret), time.time() if now is None else now
-        found = None
-        for key in self.all() or (Key("", DUMMY, (), 0.0),):
+        matching = None
+        for key in self.all() or (Key("", DUMMY, (), 0.0),):  # all of them, so that the time tells nothing
             if hmac.compare_digest(hash, key.hash) and key.is_valid(now):
-                found = key
-        return found
+                matching = key
+        return matching
 
     def add(
         self,
@@ -234,8 +234,8 @@ def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | N
         headers = {"WWW-Authenticate": f'Bearer {REALM}, error="invalid_token", Basic {REALM}'}
         raise Refusal(401, "the API key is unknown, revoked or expired.", "KeyRefused", headers=headers)
     if scope not in key.scopes:
-        known = ", ".join(name for name in SCOPES if name in key.scopes)
-        raise Refusal(403, f"this route needs the scope {scope!r}; the key has {known}.", "ScopeMissing")
+        has = ", ".join(name for name in SCOPES if name in key.scopes)
+        raise Refusal(403, f"this route needs the scope {scope!r}; the key has {has}.", "ScopeMissing")
     if study is not None and not key.covers(study):
         raise Refusal(403, "the key is for other studies.", "StudyNotAllowed")
     keys.charge(key, 1, admit=True)

@@ -112,10 +112,10 @@ def panels(overview: Overview) -> list[dict[str, Any]]:
 
 def _rewards(overview: Overview) -> dict[str, Any] | None:
     rewards = overview.column("r")
-    known = np.flatnonzero(~np.isnan(rewards))
-    if len(known) < 2:
+    rewarded = np.flatnonzero(~np.isnan(rewards))
+    if len(rewarded) < 2:
         return None
-    groups = np.array_split(known, min(BINS, len(known)))
+    groups = np.array_split(rewarded, min(BINS, len(rewarded)))
     means, rounds = group_means(rewards, groups)[0], np.array([group.mean() + 1 for group in groups])
     chart = Chart("mean reward by round", (1, overview.decisions), (min(means.min(), 0), means.max() * 1.05), "round")
     chart.line(rounds, means)
@@ -124,7 +124,7 @@ def _rewards(overview: Overview) -> dict[str, Any] | None:
             chart.line((row["first"], row["last"]), (row["mean"], row["mean"]), 1)
     for round in _first_rounds(overview):
         chart.mark(round)
-    note = f"{len(known)} of {overview.decisions} decisions have a reward."
+    note = f"{len(rewarded)} of {overview.decisions} decisions have a reward."
     names = legend("consecutive rounds", "version")
     return {"title": "Mean reward", "svg": chart.svg(), "legend": names, "note": note}
 
@@ -160,17 +160,17 @@ def _earned(overview: Overview, these: IntArray) -> dict[str, Any]:
     """Return the mean reward of some decisions with its 95 % interval: a score interval if their range is known."""
     every, rule = overview.column("r"), overview.settings.rewards
     rewards = every[these][~np.isnan(every[these])]
-    found: dict[str, Any] = {"decisions": len(these), "rewards": len(rewards), "mean": None, "verdict": ""}
+    row: dict[str, Any] = {"decisions": len(these), "rewards": len(rewards), "mean": None, "verdict": ""}
     if not len(rewards):
-        return found
+        return row
     mean, error, z = float(rewards.mean()), float(rewards.std() / np.sqrt(max(len(rewards) - 1, 1))), deviations(0.95)
-    known = rule.aggregation != "sum" and None not in (rule.least, rule.most)
-    within = read_range((rule.least, rule.most) if known else None, every[~np.isnan(every)])
+    bounded = rule.aggregation != "sum" and None not in (rule.least, rule.most)
+    within = read_range((rule.least, rule.most) if bounded else None, every[~np.isnan(every)])
     interval = normal(mean, error, z)
     if within is not None:
         share = variance_share(np.ones(len(rewards)), rewards, rewards - mean, within)
         interval = score(mean, error, z, Span(*within, len(rewards)), share, within)
-    return found | {"mean": mean, "low": interval[0], "high": interval[1]}
+    return row | {"mean": mean, "low": interval[0], "high": interval[1]}
 
 
 def _shares(overview: Overview) -> dict[str, Any] | None:

@@ -46,14 +46,14 @@ class Meters:
 
     def lines(self) -> list[str]:
         with self._lock:
-            found = [sample(name, n, **self._labels, **dict(more)) for (name, more), n in sorted(self._counts.items())]
+            lines = [sample(name, n, **self._labels, **dict(more)) for (name, more), n in sorted(self._counts.items())]
             for (name, more), (counts, total) in sorted(self._histograms.items()):
                 labels, so_far = self._labels | dict(more), 0
                 for bound, count in zip((*BOUNDS.get(name, SECONDS), "+Inf"), counts, strict=True):
                     so_far += count
-                    found.append(sample(f"{name}_bucket", so_far, **labels, le=str(bound)))
-                found += [sample(f"{name}_sum", total[0], **labels), sample(f"{name}_count", so_far, **labels)]
-        return found
+                    lines.append(sample(f"{name}_bucket", so_far, **labels, le=str(bound)))
+                lines += [sample(f"{name}_sum", total[0], **labels), sample(f"{name}_count", so_far, **labels)]
+        return lines
 
 
 def process_lines() -> Iterable[str]:
@@ -90,4 +90,4 @@ def exposition(lines: Iterable[str]) -> str:
         name = re.split(r"[{ ]", line, maxsplit=1)[0]
         families[name if name in FAMILIES else name.rpartition("_")[0]].append(line)
     heads = {name: [f"# HELP {name} {help}", f"# TYPE {name} {kind}"] for name, (kind, help) in FAMILIES.items()}
-    return "\n".join(line for name, found in families.items() if found for line in heads[name] + found) + "\n"
+    return "\n".join(line for name, some in families.items() if some for line in heads[name] + some) + "\n"

@@ -22,7 +22,7 @@ from rarely.study import Job, Request, Status, Study, Tell, Trained
 from rarely.study.errors import ApprovalNeeded, StudyBusy, StudyError, StudyFailed, StudyFull, StudyPinned, UnknownStudy
 from rarely.study.storage import open_storage
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 LOG = logging.getLogger("rarely.service")
 RECONNECT_PAUSE = 1.0
 """Seconds between two attempts to connect again."""
@@ -148,11 +148,11 @@ class Trainer:
         if child.returncode != 0:
             output = said.decode(errors="replace").strip()[-2000:] or "it printed nothing"
             raise StudyError(f"the training process ended with code {child.returncode}: {output}.")
-        found = pickle.loads(made)
-        if isinstance(found, RarelyError):
-            raise found
-        assert isinstance(found, Trained)
-        return found
+        result = pickle.loads(made)
+        if isinstance(result, RarelyError):
+            raise result
+        assert isinstance(result, Trained)
+        return result
 
 
 def answer_many(study: Study, calls: Sequence[Call]) -> list[Any]:
@@ -177,7 +177,7 @@ class OpenedStudy:
         self._status: tuple[float, Status] | None = None
         self._lock = threading.Lock()
 
-    def watched(self, work: Callable[[], Found]) -> Found:
+    def watched(self, work: Callable[[], Result]) -> Result:
         """Do some work with the study; after an unconfirmed commit, refuse all further work."""
         if self.failure and not self._mended():
             raise StudyFailed(self.failure)
@@ -265,7 +265,7 @@ class OpenedStudies:
         for name in names:
             self.open(name)
 
-    def known(self, name: str) -> OpenedStudy | None:
+    def opened(self, name: str) -> OpenedStudy | None:
         return self._opened.get(name)
 
     def open(self, name: str) -> OpenedStudy:

@@ -103,8 +103,8 @@ class Api:
         return [each for each in self.studies.all() if key is None or key.covers(each.study.name)]
 
     async def opened(self, name: str) -> OpenedStudy:
-        known = self.studies.known(name)
-        return await run_in_threadpool(self.studies.open, name) if known is None else known
+        opened = self.studies.opened(name)
+        return await run_in_threadpool(self.studies.open, name) if opened is None else opened
 
     # --- decisions and rewards
 
@@ -117,12 +117,12 @@ class Api:
     @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, bodies.RewardRequests), (Receipt, bodies.ReceiptsBody))
     async def reward(self, study: OpenedStudy, body: Any, caller: str) -> Response:
         """Record one reward, or many in one commit; repeating it changes nothing."""
-        given = getattr(body, "rewards", [body])
-        tells = [Tell(each.id, each.reward, each.key, caller, each.arm, each.reason) for each in given]
+        rewards = getattr(body, "rewards", [body])
+        tells = [Tell(each.id, each.reward, each.key, caller, each.arm, each.reason) for each in rewards]
         return await self._submit(study, tells, "receipts" if hasattr(body, "rewards") else "")
 
-    def _request(self, given: DecideRequest, caller: str) -> Request:
-        contexts: Any = given.contexts
+    def _request(self, body: DecideRequest, caller: str) -> Request:
+        contexts: Any = body.contexts
         # By the schema the items of a list are all rows or all numbers.
         rows = isinstance(contexts, list) and bool(contexts) and isinstance(contexts[0], list)
         if len(contexts) > self.limits.arms and (rows or isinstance(contexts, dict)):
@@ -130,16 +130,16 @@ class Api:
             raise Refusal(422, detail, "InvalidContexts")
         if rows and len(set(map(len, contexts))) == 1:
             contexts = np.array(contexts, np.float64)  # the study checks an array faster than lists
-        return Request(contexts, given.id, given.available, caller)
+        return Request(contexts, body.id, body.available, caller)
 
     async def _submit(self, study: OpenedStudy, calls: Sequence[Call], several: str) -> Response:
         """Return what became of the calls as a list of that name, or of a single one."""
         if len(calls) > self.limits.items:
             raise Refusal(413, f"a request may hold at most {self.limits.items} items; got {len(calls)}.", "TooMany")
-        found = await study.writer.submit(calls)
-        if not several and isinstance(found[0], RarelyError):
-            return bodies.response_of(found[0])
-        said = [bodies.describe(each) if isinstance(each, RarelyError) else each.describe() for each in found]
+        results = await study.writer.submit(calls)
+        if not several and isinstance(results[0], RarelyError):
+            return bodies.response_of(results[0])
+        said = [bodies.describe(each) if isinstance(each, RarelyError) else each.describe() for each in results]
         return as_json({several: said} if several else said[0])
 
     # --- versions
@@ -228,7 +228,7 @@ class Api:
         studies, now = self.studies.all(), time.monotonic()
         stalled = not probe.done() and loop.time() - begun >= STALL
         free = free_bytes(self._storage)
-        found = {
+        problems = {
             "a study cannot decide": (probe.done() and not probe.result())
             or any(each.failure or not each.writer.alive for each in studies),
             f"the database has not answered for {STALL:g} seconds": stalled
@@ -237,7 +237,7 @@ class Api:
             "the disk is full or gone": free is not None and free < MIN_FREE,
             "the file of keys is damaged": self._keys is not None and bool(self._keys.all() and self._keys.failure),
         }
-        return [problem for problem, there in found.items() if there]
+        return [problem for problem, there in problems.items() if there]
 
     def _touch(self) -> bool:
         """Return whether all studies could be read."""
@@ -271,10 +271,10 @@ class Api:
         return as_json(self._schema)
 
 
-async def _do(study: OpenedStudy, body: Any, caller: str, outcome: str, step: Step, *given: Any) -> Response:
+async def _do(study: OpenedStudy, body: Any, caller: str, outcome: str, step: Step, *arguments: Any) -> Response:
     """Take a step with the study in another thread, and return its outcome and the version in use."""
     signed = {"actor": caller or "service", "reason": body.reason}
-    await run_in_threadpool(study.watched, lambda: step(study.study, *given, **signed))
+    await run_in_threadpool(study.watched, lambda: step(study.study, *arguments, **signed))
     status = await run_in_threadpool(study.watched, lambda: study.study.status())
     return as_json({"outcome": outcome, "version": status.version})
 

@@ -175,7 +175,7 @@ class Writer:
         calls = [call for ticket in tickets for call in ticket.calls]
         begun = time.perf_counter()
         try:
-            found = self._answer(calls)
+            results = self._answer(calls)
         except StudyError as error:  # of the database, which would refuse the others too
             if str(error) != self.refusal or time.monotonic() > self.refused + LOG_PAUSE:
                 LOG.error("%d requests were refused: %s", len(tickets), error)
@@ -189,10 +189,10 @@ class Writer:
         self.refused, self.refusal = 0.0, ""
         self._meters.observe("rarely_group_size", len(calls))
         self._meters.observe("rarely_commit_seconds", time.perf_counter() - begun)
-        for answer in found:
-            told = f"reward {answer.status}" if isinstance(answer, Receipt) else "error"
-            self._meters.count("rarely_answers_total", kind="decision" if isinstance(answer, Answer) else told)
-        rest = iter(found)
+        for result in results:
+            told = f"reward {result.status}" if isinstance(result, Receipt) else "error"
+            self._meters.count("rarely_answers_total", kind="decision" if isinstance(result, Answer) else told)
+        rest = iter(results)
         return [list(islice(rest, len(ticket.calls))) for ticket in tickets]
 
 

@@ -248,15 +248,11 @@ def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
     rule = settings.rewards
     bounded = rule.least is not None and rule.most is not None and rule.aggregation != "sum"
     bounded = bounded and (rule.default is None or rule.contains(rule.default))
-    found = Outcomes(
-        covariates,
-        present,
-        np.array([row.answer.index for row in rows], np.int64),
-        np.array([rewards.get(row.answer.round, np.nan) for row in rows], float),
-        chances,
-        (float(rule.least or 0.0), float(rule.most or 0.0)) if bounded else None,
-    )
-    return found, np.array([row.answer.stage for row in rows], object)
+    arms = np.array([row.answer.index for row in rows], np.int64)
+    told = np.array([rewards.get(row.answer.round, np.nan) for row in rows], float)
+    within = (rule.least or 0.0, rule.most or 0.0) if bounded else None
+    stages = np.array([row.answer.stage for row in rows], object)
+    return Outcomes(covariates, present, arms, told, chances, within), stages
 
 
 def _check_chances(outcomes: Outcomes, names: Sequence[str]) -> None:
@@ -290,8 +286,8 @@ def limit_of(settings: StudySettings, epsilon: float, arm: int, base: int | None
         limits = stage.limits(names)
         each = [limits] * len(names) if isinstance(limits, float) else list(limits)
         share = (1 - min(sum(each), 1.0)) * epsilon / len(names)
-        own = [each[k] + share for k in (arm, base) if k is not None]
-        least = min(least, 1 / len(names) if stage.burn_in else min(own))
+        here = 1 / len(names) if stage.burn_in else min(each[k] + share for k in (arm, base) if k is not None)
+        least = min(least, here)
     return least
 
 
@@ -358,7 +354,7 @@ def _by_stage(
 
 
 def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) -> list[Imbalance]:
-    columns, found = _columns(outcomes, names, shared=settings.blocks is not None), []
+    columns, rows = _columns(outcomes, names, shared=settings.blocks is not None), []
     n = len(outcomes.arms)
     inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms]
     for arm, other in _targets(names, settings.control):
@@ -373,13 +369,13 @@ def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) 
             spread = float(x.std())
             raw = float(x[pair[0]].mean() - x[pair[1]].mean()) / spread
             means = [float(np.average(x[each], weights=inverse[each])) for each in pair]
-            found.append(Imbalance(name, f"{names[arm]} − {names[other]}", raw, (means[0] - means[1]) / spread, chance))
-    return sorted(found, key=lambda row: -abs(row.weighted))
+            rows.append(Imbalance(name, f"{names[arm]} − {names[other]}", raw, (means[0] - means[1]) / spread, chance))
+    return sorted(rows, key=lambda row: -abs(row.weighted))
 
 
 def _columns(outcomes: Outcomes, names: Sequence[str], *, shared: bool) -> dict[str, Array]:
     """Return the covariates that vary and differ from one another, by name: a column that arms share counts once."""
-    found: dict[bytes, tuple[str, Array]] = {}
+    columns: dict[bytes, tuple[str, Array]] = {}
     n, count, width = outcomes.covariates.shape
     for column in range(width):
         for arm in range(1 if shared else count):
@@ -387,8 +383,8 @@ def _columns(outcomes: Outcomes, names: Sequence[str], *, shared: bool) -> dict[
             if n and x.std() > 1e-12 * (1 + np.abs(x).max()):
                 same = shared or (outcomes.covariates[:, :, column] == x[:, None]).all()
                 name = f"x{column}" if same else f"x{column} of {names[arm]}"
-                found.setdefault(np.ascontiguousarray(x).tobytes(), (name, x))
-    return dict(found.values())
+                columns.setdefault(np.ascontiguousarray(x).tobytes(), (name, x))
+    return dict(columns.values())
 
 
 # --- what was registered, and what deviated

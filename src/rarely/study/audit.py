@@ -76,9 +76,9 @@ class Status(Described):
     """Who holds the lease for training; "" for nobody."""
     rewards: Accounts
     alarms: dict[str, int]
-    """How often each alarm was raised in the life of the policy in use,"""
+    """How often each alarm was raised in the life of the policy in use."""
     raised: tuple[str, ...]
-    """and those that have not returned to normal; see `UpdateRecord.alarms`."""
+    """The alarms that have not returned to normal; see `UpdateRecord.alarms`."""
 
 
 def status_of(session: Session) -> Status:

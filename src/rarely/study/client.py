@@ -170,18 +170,18 @@ class Client:
     def ask_many(self, requests: Iterable[Request | tuple[Any, ...]]) -> list[Answer | RarelyError]:
         """Decide many requests in one commit; an error takes the place of the answer of a refused one."""
         bodies = [_request_body(Request(*request)) for request in requests]
-        found = self._send("POST", "decide", {"requests": bodies}, has="answers")["answers"] if bodies else []
-        return [Answer(**each) if "arm" in each else _error_of(each) for each in found]
+        answers = self._send("POST", "decide", {"requests": bodies}, has="answers")["answers"] if bodies else []
+        return [Answer(**each) if "arm" in each else _error_of(each) for each in answers]
 
     def tell(self, id: str, reward: Any, *, key: str | None = None, arm: Any = None, reason: str = "") -> Receipt:
         """Record a reward; see `Study.tell`.
 
         With a spool an undeliverable reward is kept in it, and the receipt has the status "spooled".
         """
-        found = self.tell_many([Tell(id, reward, key, arm=arm, reason=reason)])[0]
-        if isinstance(found, RarelyError):
-            raise found
-        return found
+        receipt = self.tell_many([Tell(id, reward, key, arm=arm, reason=reason)])[0]
+        if isinstance(receipt, RarelyError):
+            raise receipt
+        return receipt
 
     def tell_many(self, tells: Iterable[Tell | tuple[Any, ...]]) -> list[Receipt | RarelyError]:
         """Record many rewards in one commit; an error takes the place of the receipt of a refused one."""
@@ -249,8 +249,8 @@ class Client:
     # --- sending
 
     def _deliver(self, bodies: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
-        found = self._send("POST", "reward", {"rewards": bodies}, has="receipts")["receipts"] if bodies else []
-        return [Receipt(**each) if "seq" in each else _error_of(each) for each in found]
+        receipts = self._send("POST", "reward", {"rewards": bodies}, has="receipts")["receipts"] if bodies else []
+        return [Receipt(**each) if "seq" in each else _error_of(each) for each in receipts]
 
     def _deliver_spooled(self, bodies: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
         """Deliver rewards together if possible, else one by one, each after the fallback's decision if it has one."""
@@ -323,25 +323,25 @@ class Client:
                 connection.sock.settimeout(timeout)
             connection.request(method, path, data, self._headers)
             response = connection.getresponse()
-            found = response.status, response.headers, response.read()
+            answer = response.status, response.headers, response.read()
         except BaseException:
             connection.close()
             raise
         self._idle.append(connection)
-        return found
+        return answer
 
 
-Given = ParamSpec("Given")
-Found = TypeVar("Found")
-Method = Callable[Concatenate[Client, Given], Found]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Method = Callable[Concatenate[Client, Arguments], Result]
 
 
-def _in_thread(method: Method[Given, Found]) -> Callable[Concatenate[AsyncClient, Given], Awaitable[Found]]:
+def _in_thread(method: Method[Arguments, Result]) -> Callable[Concatenate[AsyncClient, Arguments], Awaitable[Result]]:
     """Return a method of `Client` that is awaited while a thread makes the call."""
 
     @wraps(method)
-    async def call(self: AsyncClient, /, *given: Given.args, **options: Given.kwargs) -> Found:
-        work = partial(method, self._client, *given, **options)
+    async def call(self: AsyncClient, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        work = partial(method, self._client, *arguments, **options)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     return call
@@ -396,9 +396,9 @@ def _request_body(request: Request) -> dict[str, Any]:
 def _tell_body(tell: Tell) -> dict[str, Any]:
     outcomes = dict.fromkeys(tell.reward, 0.0) if isinstance(tell.reward, Mapping) and tell.reward else None
     checked = read_tell(tell, RewardRule(outcomes=outcomes))  # the service knows what they are worth
+    optional = {"key": tell.key, "arm": tell.arm, "reason": tell.reason or None}
     body = {"id": checked.id, "reward": checked.outcomes or checked.value}
-    given = {"key": tell.key, "arm": tell.arm, "reason": tell.reason or None}
-    return body | {k: v for k, v in given.items() if v is not None}
+    return body | {name: value for name, value in optional.items() if value is not None}
 
 
 def _error_of(problem: Any, status: int = 0) -> RarelyError:
@@ -419,10 +419,10 @@ def _line(body: dict[str, Any]) -> bytes:
 def _read_line(line: bytes) -> dict[str, Any]:
     """Return a line of the spool; {"unreadable": …} if it is neither a reward nor a decision of the fallback."""
     try:
-        found: dict[str, Any] = json.loads(line)
-        check_id(found["id"])
-        _ = found["arm" if "contexts" in found else "reward"], _line(found)  # NaN and 1e999 are read, but not sent
-        return found
+        body: dict[str, Any] = json.loads(line)
+        check_id(body["id"])
+        _ = body["arm" if "contexts" in body else "reward"], _line(body)  # NaN and 1e999 are read, but not sent
+        return body
     except (ValueError, TypeError, KeyError, RecursionError):
         return {"unreadable": line.decode(errors="replace").rstrip("\n")}
 

@@ -178,8 +178,8 @@ def _present(available: Any, count: int, arms: Sequence[str] | None) -> BoolArra
     for arm in available:
         index = arms.index(arm) if arms is not None and isinstance(arm, str) and arm in arms else arm
         if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < count:
-            known = f"0 … {count - 1}" if arms is None else ", ".join(arms)
-            raise InvalidContexts(f"available must hold names or indices of the arms ({known}); got {arm!r}.")
+            all_arms = f"0 … {count - 1}" if arms is None else ", ".join(arms)
+            raise InvalidContexts(f"available must hold names or indices of the arms ({all_arms}); got {arm!r}.")
         present[index] = True
     return present
 

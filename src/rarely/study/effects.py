@@ -79,7 +79,7 @@ class Outcomes:
     within: Range | None = None
     """The range of rewards, if it is known."""
 
-    def known(self, arms: Sequence[int]) -> IntArray:
+    def rewarded(self, arms: Sequence[int]) -> IntArray:
         """Return the rounds with a reward in which all of these arms were available."""
         return np.flatnonzero(self.present[:, list(arms)].all(axis=1) & ~np.isnan(self.rewards))
 
@@ -88,9 +88,9 @@ def predict_rewards(outcomes: Outcomes) -> Array:
     """Return q (n, K), by a model of each arm that is fitted anew whenever the earlier rounds have grown by half."""
     n, count = outcomes.present.shape
     middle = 0.0 if outcomes.within is None else sum(outcomes.within) / 2
-    q, known = np.full((n, count), middle), ~np.isnan(outcomes.rewards)
+    q, rewarded = np.full((n, count), middle), ~np.isnan(outcomes.rewards)
     for start, end in stages(n):
-        past = known[:start]
+        past = rewarded[:start]
         if not past.any():
             continue
         level = float(outcomes.rewards[:start][past].mean())
@@ -129,10 +129,10 @@ class Scores(NamedTuple):
         effective = v * v / fourth if fourth > 0 else 0.0
         spread = float(rewards.var()) if self.spread is None else self.spread
         for share in self.shares[:n].T:
-            own = share > 0
-            counts = np.unique(rewards[own], return_counts=True)[1]
+            chose = share > 0
+            counts = np.unique(rewards[chose], return_counts=True)[1]
             effective = min(effective, 2.0 * (counts.sum() - counts.max(initial=0)))
-            v += spread * float(np.square(share[own]).mean()) if own.any() else 0.0
+            v += spread * float(np.square(share[chose]).mean()) if chose.any() else 0.0
         return Summary(n, mean, math.sqrt(v) / total, v, effective)
 
 
@@ -156,11 +156,11 @@ class Summary(NamedTuple):
 def scores_of(outcomes: Outcomes, q: Array, arm: int, base: int | None = None) -> Scores:
     """Return the scores of an arm's mean, or of its difference from a base arm."""
     arms = [arm] if base is None else [arm, base]
-    rounds = outcomes.known(arms)
+    rounds = outcomes.rewarded(arms)
     inverse = 1 / outcomes.chances[rounds][:, arms]
-    own, rewards = q[rounds][:, arms], outcomes.rewards[rounds, None]
+    predicted, rewards = q[rounds][:, arms], outcomes.rewards[rounds, None]
     chosen = (outcomes.arms[rounds, None] == arms) * inverse
-    values = (own + chosen * (rewards - own)) @ np.array([1.0, -1.0][: len(arms)])
+    values = (predicted + chosen * (rewards - predicted)) @ np.array([1.0, -1.0][: len(arms)])
     weights = stable_weights(inverse.sum(axis=1), float(outcomes.present.shape[1] * len(arms)))
     spread = None if outcomes.within is None else (outcomes.within[1] - outcomes.within[0]) ** 2 / 4
     return Scores(rounds, values, weights, weights[:, None] * chosen, rewards[:, 0], spread)
@@ -267,8 +267,8 @@ def planned_looks(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Lo
     errors = [spent(plan.spending, look / plan.rounds, 1 - plan.level) for look in at]
     # A reward may lie at the estimate and add nothing, or move it; information must grow for the integration.
     times = np.maximum.accumulate([each.information for each in sums]) * (1 + 1e-9 * np.arange(len(sums)))
-    found = zip(at, sums, boundaries(errors, times.tolist()), strict=True)
-    return [Look(at, each.rounds, each.estimate, *each.interval(c), c) for at, each, c in found]
+    looks = zip(at, sums, boundaries(errors, times.tolist()), strict=True)
+    return [Look(at, each.rounds, each.estimate, *each.interval(c), c) for at, each, c in looks]
 
 
 def spent(spending: Spending, fraction: float, alpha: float) -> float:
@@ -290,15 +290,15 @@ def boundaries(errors: Sequence[float], information: Sequence[float]) -> list[fl
     >>> [round(c, 2) for c in boundaries([spent("obrien-fleming", look, 0.05) for look in looks], looks)]
     [4.88, 3.36, 2.68, 2.29, 2.03]
     """
-    found: list[float] = []
+    solved: list[float] = []
     state = START
     steps = [after - before for before, after in pairwise([0.0, *information])]
     for place, (before, after) in enumerate(pairwise([0.0, *errors])):
         deviation = math.sqrt(information[place])
-        found.append(_solve(state, steps[place], deviation, after - before))
+        solved.append(_solve(state, steps[place], deviation, after - before))
         if place + 1 < len(steps):
-            state = carried(state, steps[place], found[-1] * deviation, steps[place + 1])
-    return found
+            state = carried(state, steps[place], solved[-1] * deviation, steps[place + 1])
+    return solved
 
 
 State = tuple[Array, Array]

@@ -107,9 +107,9 @@ class Study:
         clock
             A function that returns the time in seconds since 1970.
         """
-        given: dict[str, Any] = {"arms": arms, "blocks": blocks, "rewards": rewards, "stages": stages}
-        given |= {"control": control, "plan": plan}
-        settings = StudySettings(**{name: value for name, value in given.items() if value is not None})
+        arguments: dict[str, Any] = {"arms": arms, "blocks": blocks, "rewards": rewards, "stages": stages}
+        arguments |= {"control": control, "plan": plan}
+        settings = StudySettings(**{name: value for name, value in arguments.items() if value is not None})
         if "/" in check_id(name, "the name of a study") or not name.strip("."):
             raise InvalidId(f"the name of a study is part of addresses: no / in it, and not only dots; got {name!r}.")
         fields = check_signature(actor, reason)
@@ -147,8 +147,8 @@ class Study:
                 with database.reading() as tables:
                     names = [row.name for row in tables.studies()]
                 if len(names) != 1:
-                    known = ", ".join(names)
-                    raise UnknownStudy(f"{database.url} holds {len(names)} studies; name one of them: {known}.")
+                    listed = ", ".join(names)
+                    raise UnknownStudy(f"{database.url} holds {len(names)} studies; name one of them: {listed}.")
                 name = names[0]
             study = cls(Session(database, check_id(name, "the name of a study"), clock))
             if not lazy:
@@ -514,10 +514,10 @@ class Study:
     def export(self, path: str | os.PathLike[str]) -> DecisionLog:
         """Write the log with id, time, stage and actor of each decision as .csv or .parquet, and return it."""
         last = self._session.last_seq()
-        found = list(audit.records(self._session, last))
-        log = audit.log_of(self._session, found, last)
-        notes = {name: [getattr(record.answer, name) for record in found] for name in ("id", "time", "stage")}
-        write_log(log, path, notes | {"actor": [record.actor for record in found]})
+        records = list(audit.records(self._session, last))
+        log = audit.log_of(self._session, records, last)
+        notes = {name: [getattr(record.answer, name) for record in records] for name in ("id", "time", "stage")}
+        write_log(log, path, notes | {"actor": [record.actor for record in records]})
         return log
 
     def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
@@ -571,18 +571,18 @@ def _signed_by_person(actor: str, reason: str) -> dict[str, str]:
     return check_signature(actor, reason)
 
 
-def _read(read: Any, kind: Any, given: Any, *others: Any) -> Any:
+def _read(read: Any, kind: Any, fields: Any, *others: Any) -> Any:
     """Return what `read` makes of a request or a tell, which may be a plain tuple; or the error that it raises."""
     least = len(kind._fields) - len(kind._field_defaults)
     try:
-        if not isinstance(given, tuple | list) or not least <= len(given) <= len(kind._fields):
-            raise InvalidInput(f"a {kind.__name__} is ({', '.join(kind._fields)}); got {shown(given)}.")
-        return read(kind(*given), *others)
+        if not isinstance(fields, tuple | list) or not least <= len(fields) <= len(kind._fields):
+            raise InvalidInput(f"a {kind.__name__} is ({', '.join(kind._fields)}); got {shown(fields)}.")
+        return read(kind(*fields), *others)
     except RarelyError as error:
         return error
 
 
-def _raise_first(found: list[Any]) -> None:
-    for each in found:
+def _raise_first(results: list[Any]) -> None:
+    for each in results:
         if isinstance(each, RarelyError):
             raise each

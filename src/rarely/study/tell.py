@@ -87,7 +87,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Where all rewards are.
+    """The rewards of a study, counted by what became of them.
 
     Examples
     --------

@@ -137,8 +137,8 @@ class LimitedRule(ChoiceRule):
 
     def probabilities(self, scores: ArmScores) -> Array:
         """Return a + (1 − Σa)·p, on the grid of exact multiples of 2⁻⁵³."""
-        own, least = self.rule.probabilities(scores), self._limits(~np.isnan(scores.means))
-        return summing_to_one(least + np.maximum(1 - least.sum(axis=1), 0.0)[:, None] * own, least)
+        chances, least = self.rule.probabilities(scores), self._limits(~np.isnan(scores.means))
+        return summing_to_one(least + np.maximum(1 - least.sum(axis=1), 0.0)[:, None] * chances, least)
 
     def exploration_share(self, present: BoolArray) -> Array | None:
         """Return the lot's part of what the limits leave to the rule."""
