@@ -18,7 +18,7 @@ import random
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -29,11 +29,11 @@ from rarely.extend.checks import check_positive, check_whole, is_whole, named_ar
 from rarely.extend.provisional import errors as core_errors
 from rarely.extend.provisional import path_of, replacing
 from rarely.study import errors as study_errors
-from rarely.study.decision import Answer, Request
+from rarely.study.decision import Answer, Request, Requests
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule
-from rarely.study.tell import FALLBACK, Receipt, Tell, read_tell
+from rarely.study.tell import FALLBACK, Receipt, Tell, Tells, read_tell
 
 RETRIED = (429, 502, 503, 504)
 """HTTP statuses after which a request is retried."""
@@ -167,7 +167,7 @@ class Client:
         index = -1 if isinstance(arm, str) else arm
         return Answer(body["id"], arm, index, 1.0, version=-1, round=0, stage="fallback", seq=0, time=now)
 
-    def ask_many(self, requests: Iterable[Request | tuple[Any, ...]]) -> list[Answer | RarelyError]:
+    def ask_many(self, requests: Requests) -> list[Answer | RarelyError]:
         """Decide many requests in one commit; an error takes the place of the answer of a refused one."""
         bodies = [_request_body(Request(*request)) for request in requests]
         answers = self._send("POST", "decide", {"requests": bodies}, has="answers")["answers"] if bodies else []
@@ -183,7 +183,7 @@ class Client:
             raise receipt
         return receipt
 
-    def tell_many(self, tells: Iterable[Tell | tuple[Any, ...]]) -> list[Receipt | RarelyError]:
+    def tell_many(self, tells: Tells) -> list[Receipt | RarelyError]:
         """Record many rewards in one commit; an error takes the place of the receipt of a refused one."""
         bodies = [_tell_body(Tell(*tell)) for tell in tells]
         asked, why = self._asked, "the fallback decided; flush delivers both"

@@ -6,7 +6,7 @@ data    contexts of the available arms (N·d numbers, or the r of a row), then N
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,6 +37,9 @@ class Request(NamedTuple):
     available: Any = None
     actor: str = ""
     """Who asks; if empty, the actor of the call."""
+
+
+Requests = Iterable[Request | tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal, Self
 
@@ -17,16 +17,18 @@ from rarely.logs import DecisionLog, write_log
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse
 from rarely.study.audit import Replay, Status, Verification
-from rarely.study.decision import Answer, DecisionRecord, Request, read_request, record_of
+from rarely.study.decision import Answer, DecisionRecord, Request, Requests, read_request, record_of
 from rarely.study.effects import AnalysisPlan
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow, open_storage
-from rarely.study.tell import Receipt, Tell, read_tell, receive, rewards_to_learn
+from rarely.study.tell import Receipt, Tell, Tells, read_tell, receive, rewards_to_learn
 from rarely.study.trial import Stage
 from rarely.study.versions import Job, Trained, candidate_of, check_open, train
+
+OnError = Literal["raise", "return"]
 
 
 class Study:
@@ -225,12 +227,7 @@ class Study:
         return answer
 
     def ask_many(
-        self,
-        requests: Iterable[Request | tuple[Any, ...]],
-        *,
-        actor: str = "",
-        reason: str = "",
-        errors: Literal["raise", "return"] = "raise",
+        self, requests: Requests, *, actor: str = "", reason: str = "", errors: OnError = "raise"
     ) -> list[Any]:
         """Decide many requests in one commit; each is decided as if it had been asked alone.
 
@@ -271,32 +268,19 @@ class Study:
         receipt: Receipt = self.tell_many([Tell(id, reward, key, arm=arm)], actor=actor, reason=reason)[0]
         return receipt
 
-    def tell_many(
-        self,
-        tells: Iterable[Tell | tuple[Any, ...]],
-        *,
-        actor: str = "",
-        reason: str = "",
-        errors: Literal["raise", "return"] = "raise",
-    ) -> list[Any]:
+    def tell_many(self, tells: Tells, *, actor: str = "", reason: str = "", errors: OnError = "raise") -> list[Any]:
         """Record many rewards in one commit; `errors` as in `ask_many`."""
         _, receipts = self.ask_and_tell((), tells, actor=actor, reason=reason, errors=errors)
         return receipts
 
     def ask_and_tell(
-        self,
-        requests: Iterable[Request | tuple[Any, ...]],
-        tells: Iterable[Tell | tuple[Any, ...]],
-        *,
-        actor: str = "",
-        reason: str = "",
-        errors: Literal["raise", "return"] = "raise",
+        self, requests: Requests, tells: Tells, *, actor: str = "", reason: str = "", errors: OnError = "raise"
     ) -> tuple[list[Any], list[Any]]:
         """Decide many requests and then record many rewards, of several callers, in one commit.
 
         Arguments are those of `ask_many` and `tell_many`, and so are the two lists that it returns.
         """
-        check_choice("errors", errors, Literal["raise", "return"])
+        check_choice("errors", errors, OnError)
         fields, session = check_signature(actor, reason), self._session
         try:
             requests, tells = list(requests), list(tells)

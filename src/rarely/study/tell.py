@@ -9,7 +9,7 @@ a waiting window has closed if it ended before the time of the event at the cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -52,6 +52,9 @@ class Tell(NamedTuple):
     """The arm that a person gave instead of the one decided: the reward is recorded and never learned from."""
     reason: str = ""
     """Why; if empty, the reason of the call. An override must have one."""
+
+
+Tells = Iterable[Tell | tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
