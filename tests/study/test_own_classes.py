@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from rarely import LinUCB, Schedule
 from rarely._cli import app
+from rarely._core.schedules import SCHEDULES
 from rarely.extend.provisional import POLICIES
 from rarely.study import InvalidStudy, Study, UnknownPart, session
 from studies import contexts_of, play
@@ -16,12 +17,30 @@ from studies import contexts_of, play
 MODULE = '''
 """Parts of my own."""
 
-from rarely import LinUCB
+from dataclasses import dataclass
+
+from rarely import LinUCB, Schedule
 
 
 class Cautious(LinUCB):
     """Half as curious."""
+
+
+@dataclass(frozen=True)
+class Doubling(Schedule):
+    """Updates after rounds 1, 2, 4, 8, …."""
+
+    horizon: int = 100
+    batches: int = 8
+
+    def first_due(self, round, growth):
+        ahead = self.lookahead(round, growth, 0)
+        return ahead - 1 if ahead <= len(growth) else None
+
+    def lookahead(self, round, growth, rounds_in_batch):
+        return (1 << round.bit_length()) - round
 '''
+KINDS = {"Cautious": POLICIES, "Doubling": SCHEDULES}
 
 
 @pytest.fixture
@@ -32,7 +51,8 @@ def parts(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield "my_parts"
     sys.modules.pop("my_parts", None)
-    POLICIES.pop("Cautious", None)
+    for name, registry in KINDS.items():
+        registry.pop(name, None)
 
 
 def call(*arguments, code=0, **environment):
@@ -41,22 +61,24 @@ def call(*arguments, code=0, **environment):
     return " ".join(result.output.split())
 
 
-def test_a_class_that_is_not_imported_is_named_and_its_checkpoints_stay(parts, tmp_path, monkeypatch, recwarn):
+@pytest.mark.parametrize("name", KINDS)
+def test_a_class_that_is_not_imported_is_named_and_its_checkpoints_stay(parts, name, tmp_path, monkeypatch, recwarn):
     monkeypatch.setattr(session, "CHECKPOINT_WORK", 0.0)
     monkeypatch.syspath_prepend(tmp_path)
     url = f"sqlite:///{tmp_path}/trial.db"
-    policy = importlib.import_module(parts).Cautious(dim=2, seed=0)
+    module = importlib.import_module(parts)
+    policy = module.Cautious(dim=2, seed=0) if name == "Cautious" else LinUCB(dim=2, schedule=module.Doubling(), seed=0)
     with Study.create(url, "trial", policy=policy, arms=3) as study:
         play(study, 0, 20)
-    kind = POLICIES.pop("Cautious")  # as in a process that has not imported it
-    with pytest.raises(UnknownPart, match=r"(?s)is intact.*'Cautious'.*import.*--import MODULE") as caught:
+    kind = KINDS[name].pop(name)  # as in a process that has not imported it
+    with pytest.raises(UnknownPart, match=rf"(?s)is intact.*'{name}'.*import.*--import MODULE") as caught:
         Study.open(url)
     assert "damaged" not in str(caught.value)
     assert "backup" not in str(caught.value)
     with Study.open(url, lazy=True) as study:
         assert study.verify().whole
         assert len(study.log()) == 20
-    POLICIES["Cautious"] = kind
+    KINDS[name][name] = kind
     with Study.open(url) as study:
         assert study.saved  # the checkpoint was not dropped
         assert study.ask(contexts_of(99)).round == 21
@@ -69,7 +91,7 @@ def test_commands_import_it_first(parts, tmp_path, by_variable):
     described = {"policy": {"kind": "Cautious", "dim": 2, "seed": 0}, "arms": ["red", "blue"]}
     (tmp_path / "study.json").write_text(json.dumps(described))
     create = ["create", "trial.db", "--name", "colours", "--file", "study.json"]
-    assert "kind is one of" in call("study", *create, code=1)
+    assert "'Cautious'. If the class is your own, import its module first" in call("study", *create, code=1)
     if by_variable:
         assert "at most" in call("study", *create, RARELY_IMPORT=parts)
     else:

@@ -265,10 +265,7 @@ def arguments_of(description: Any) -> dict[str, Any]:
 
 def policy_of(description: Any) -> Policy:
     """Return the policy of a kind with the given settings, as `policy.settings()` describes them."""
-    kind = description.get("kind") if isinstance(description, dict) else None
-    if not isinstance(kind, str) or kind not in POLICIES:
-        names = ", ".join(sorted(POLICIES))
-        raise InvalidStudy(f"policy must be a JSON object whose kind is one of {names}, or of your own, imported.")
-    settings = {name: value for name, value in description.items() if name != "kind"}
-    policy: Policy = POLICIES[kind](**settings)
+    if not isinstance(description, dict) or not isinstance(description.get("kind"), str):
+        raise InvalidStudy('policy must be a JSON object such as {"kind": "LinUCB", "dim": 2}.')
+    policy: Policy = POLICIES.made(description)
     return policy
