@@ -39,7 +39,7 @@ from pyarrow import parquet
 from rarely import BatchNeuralUCB, LinUCB, OnDemand
 from rarely._core.native.linalg import cross
 from rarely._core.policies.replay import state_of
-from rarely.cluster import Decider, decide, learning, publish, update
+from rarely.cluster import Decider, decide, learning, publish, reward_join, update
 from rarely.cluster import campaign as cluster_campaign
 from rarely.cluster.files import Folder, Rows
 
@@ -53,8 +53,9 @@ def here(jobs: int | None, address: str | None) -> Iterator[Any]:
     def commit(folder: Any, task: Any, calls: Any) -> None:
         start = time.process_time()
         for name, args in calls:
-            folder.commit(cluster_campaign.called(task, *args), name)
-        print(f"  {task.func.__name__[1:]}: {time.process_time() - start:.2f} s", flush=True)
+            folder.commit(task(*args), name)
+        name = getattr(task, "func", type(task)).__name__
+        print(f"  {name}: {time.process_time() - start:.2f} s", flush=True)
 
     yield commit
 
@@ -187,14 +188,16 @@ def join(folder: Path, rounds: int) -> None:
         parquet.write_table(rewards, folder / "rewards" / f"{b:08d}.parquet")
     decided = cluster_campaign.Campaign(0, rounds, BLOCK, DIM, "")
     night, came = (
-        learning.Night(Folder.at(folder / "out"), decided, 0, ()),
+        reward_join.Night(Folder.at(folder / "out"), decided, 0, ()),
         Rows.at(folder / "rewards", ("id", "reward")),
     )
-    work = learning.Work(night.folder, "000001", -(-rounds // learning.BUCKET))
+    work = reward_join.Work(night.folder, "000001", -(-rounds // reward_join.BUCKET))
     with here(None, None) as commit:
         columns = ("id", "reward")
         timed(
-            f"join, {work.buckets} buckets", rounds, lambda: learning._joined(commit, [night], work, came, columns, 0)
+            f"join, {work.buckets} buckets",
+            rounds,
+            lambda: reward_join.join_rewards(commit, [night], work, came, columns, 0),
         )
     print(f"largest resident set: {processes()[os.getpid()][1]:.2f} GiB")
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from rarely import BatchNeuralUCB, LinTS, LinUCB, OnDemand, Policy
-from rarely.cluster import campaign
 from rarely.cluster.files import pyarrow
 
 DIM, ARMS = 3, 4
@@ -26,7 +25,7 @@ def serially(jobs: int | None, address: str | None) -> Iterator[Any]:
     def commit(folder: Any, task: Any, calls: Any) -> None:
         done = set(folder.names())
         for name, args in order([call for call in calls if call[0] not in done]):
-            folder.commit(campaign.called(task, *args), name)
+            folder.commit(task(*args), name)
 
     yield commit
 

@@ -23,10 +23,12 @@ from rarely.cluster import (
     LogBusy,
     StaleVersionWarning,
     audit,
+    decision_lines,
     fleet,
     join,
     learning,
     publish,
+    reward_join,
     rollback,
     update,
 )
@@ -105,17 +107,17 @@ def wait_until(holds: Any) -> None:
 
 def test_half_a_line_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    log = fleet.Log(path)
+    log = decision_lines.Log(path)
     log.append({"id": "a"})
     log.append({"id": "b"})
     log.close()
     whole = path.read_bytes()
     for end in range(len(whole) + 1):
         path.write_bytes(whole[:end])
-        log = fleet.Log(path, sync=True)
+        log = decision_lines.Log(path, sync=True)
         log.append({"id": "c"})
         log.close()
-        found = [json.loads(line[9:])["id"] for line in fleet.whole_lines(io.BytesIO(path.read_bytes()))]
+        found = [json.loads(line[9:])["id"] for line in decision_lines.whole_lines(io.BytesIO(path.read_bytes()))]
         assert found == [*["a", "b"][: whole[:end].count(b"\n")], "c"]
 
 
@@ -137,13 +139,13 @@ def test_one_log_has_one_decider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             first.decide(7, np.ones((4, 3)))  # type: ignore[arg-type]
     with Decider(tmp_path / "store", log) as second:
         second.decide("c", np.ones((4, 3)))
-    assert [record["id"] for _, record in fleet.records_of(log)] == ["a", "c"]
+    assert [record["id"] for _, record in decision_lines.records_of(log)] == ["a", "c"]
 
 
 @pytest.mark.parametrize("bucket", [5, 1000])
 def test_an_id_of_two_decisions_is_set_aside(bucket: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "committing", serially)
-    monkeypatch.setattr(learning, "BUCKET", bucket)
+    monkeypatch.setattr(reward_join, "BUCKET", bucket)
     policy, alone, contexts = made("linear"), made("linear"), contexts_of(7, 24)
     publish(policy, tmp_path / "store")
     (tmp_path / "logs").mkdir()
@@ -190,7 +192,7 @@ def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
             answered += [process.stdout.readline().strip() for _ in range(int(rng.integers(1, 60)))]
             os.kill(process.pid, signal.SIGKILL)
             answered += [line.strip() for line in process.stdout.read().splitlines(keepends=True) if line[-1:] == "\n"]
-    logged = [record["id"] for _, record in fleet.records_of(log)]
+    logged = [record["id"] for _, record in decision_lines.records_of(log)]
     assert len(logged) == len(set(logged))
     assert set(answered) <= set(logged)
     assert audit(tmp_path / "store", log.parent) == {}
@@ -259,14 +261,14 @@ def test_every_decision_can_be_made_again(kind: str, tmp_path: Path) -> None:
 
 def rewritten(path: Path, records: list[dict[str, Any]]) -> None:
     path.unlink()
-    log = fleet.Log(path)
+    log = decision_lines.Log(path)
     for record in records:
         log.append(record)
     log.close()
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, write = fleet.Log(tmp_path / "log"), os.write
+    log, write = decision_lines.Log(tmp_path / "log"), os.write
     log.append({"id": "a"})
     monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:5]))
     with pytest.raises(OSError, match="disk full"):
@@ -274,5 +276,5 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
     log.append({"id": "c"})
     log.close()
-    lines = fleet.whole_lines(io.BytesIO((tmp_path / "log").read_bytes()))
+    lines = decision_lines.whole_lines(io.BytesIO((tmp_path / "log").read_bytes()))
     assert [json.loads(line[9:])["id"] for line in lines] == ["a", "c"]

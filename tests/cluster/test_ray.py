@@ -46,8 +46,8 @@ def sums(work, *args):
     in_danger(os.path.dirname(work.folder.path), f"sums-{args[-2]}")
     return whole(work, *args)
 
-whole = learning._sums
-learning.SUBTREE, learning._sums = 2, sums
+whole = learning._sum_rewards
+learning.SUBTREE, learning._sum_rewards = 2, sums
 ray.init(sys.argv[2], log_to_driver=False)  # which both calls use
 for jobs in (1, 2, 4, 7):
     folder = f"{sys.argv[1]}/{jobs}"

@@ -7,8 +7,7 @@ Within a version a policy with frozen bonuses is a function, so a block is a pur
 with the same bits. A worker writes its block under a temporary name, and the driver names it. The names in the folder
 are all the state there is: the same call resumes.
 
-What an update will ask about rounds that nobody keeps is in the metadata of each block: the moments of all contexts
-that were offered, and how well the arms were known.
+What an update will ask about arms that were offered and not chosen is in the metadata of each block: `OfferedArms`.
 """
 
 from __future__ import annotations
@@ -16,37 +15,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rarely import InvalidInput, Policy, RarelyError
+from rarely import InvalidInput, Policy
 from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow
-from rarely.extend import Array, Learner
+from rarely.cluster.tasks import committing
+from rarely.extend import Array
 from rarely.extend.checks import check_whole
-from rarely.extend.provisional import (
-    ArmStats,
-    ContextReader,
-    Moments,
-    Version,
-    rounds_at_once,
-    sample_arms,
-    score,
-    state_of,
-)
-from rarely.runs.executor import ONE_THREAD
-from rarely.runs.ray_executor import RETRIES, connected, ended
+from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction
 
 MANIFEST = "_campaign.json"
 BLOCK = 65_536
 """Rounds in a block."""
+DECIDED = ("version", "arm", "probability", "mean", "bonus")
+"""Columns of what was decided."""
 Url = str | os.PathLike[str]
-Frozen = tuple[Version, ContextReader, int, bytes]
-"""What a worker needs of a policy: a version, how it reads contexts, its number, and the key of its random numbers."""
 Contexts = Callable[[Any], Any]
 """From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d)."""
 
@@ -82,17 +70,6 @@ class Campaign:
             raise InvalidInput(f"{folder.path} must be a folder of decisions; it has no {MANIFEST}.")
         fields = json.loads(folder.read(MANIFEST))
         return cls(**fields | {"source": tuple(map(tuple, fields["source"]))})
-
-
-def frozen_of(policy: Policy) -> Frozen:
-    """Return the version in use with frozen bonuses."""
-    state = state_of(policy)
-    if state.current.learner.follows:
-        raise InvalidInput(
-            "a campaign needs a policy whose scale of contexts is settled, because blocks are decided apart from "
-            "each other: start with from_log, with a pilot of at least 16 rounds and an update, or give context_scale."
-        )
-    return replace(state.current, within_batch="frozen"), state.reader, policy.version, key_of(policy)
 
 
 def key_of(policy: Policy) -> bytes:
@@ -166,7 +143,7 @@ def decide(
     [1, 0]
     """
     check_whole("block", block, 1)
-    current = frozen_of(policy)
+    version = VersionFunction.of(policy)
     rows = Rows.at(contexts_url, (id,) if contexts else (id, "contexts"))
     if not len(rows):
         raise InvalidInput(f"{os.fspath(contexts_url)} must have at least one row to decide; it has none.")
@@ -179,7 +156,8 @@ def decide(
             f"{folder.path} has decisions of another policy, of other contexts or in other blocks; to resume, the call "
             "must be the same. Give a folder of its own for each version and each set of contexts."
         )
-    task = partial(_block, current, rows, folder, id, contexts or partial(listed_contexts, policy.dim))
+    read = contexts or partial(listed_contexts, policy.dim)
+    task = BlockTask(version, key_of(policy), rows, folder, id, read)
     calls = ((f"block-{b:08d}.parquet", (b, b * block, min(len(rows), (b + 1) * block))) for b in range(planned.blocks))
     with committing(jobs, address) as commit:
         commit(folder, task, calls)
@@ -187,99 +165,52 @@ def decide(
     return planned
 
 
-Commit = Callable[[Folder, Callable[..., str], Iterable[tuple[str, Sequence[Any]]]], None]
+@dataclass(frozen=True)
+class BlockTask:
+    """Decides a block, and writes it."""
 
+    version: VersionFunction
+    key: bytes
+    """Of the version's random numbers."""
+    rows: Rows
+    folder: Folder
+    id: str
+    contexts: Contexts
 
-@contextmanager
-def committing(jobs: int | None, address: str | None) -> Iterator[Commit]:
-    """Yield how the missing files of a folder are made on Ray: a task writes each, and the driver names it."""
-    with connected(jobs, address, share=True) as ray:
-        # One BLAS thread each, in a Ray that somebody else started as well.
-        run = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(called)
-
-        def commit(folder: Folder, task: Callable[..., str], calls: Iterable[tuple[str, Sequence[Any]]]) -> None:
-            shared, done = ray.put(task), set(folder.names())
-            missing = ((name, partial(run.remote, shared, *args)) for name, args in calls if name not in done)
-            for name, ref in ended(ray, missing, jobs):
-                try:
-                    folder.commit(ray.get(ref), name)
-                except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-                    raise RarelyError(
-                        f"every process that made {name} was killed; is there enough memory? What is done is kept, and "
-                        "the same call resumes."
-                    ) from error
-                except ray.exceptions.RayTaskError as error:
-                    raise (error.cause if isinstance(error.cause, RarelyError) else error) from None
-
-        yield commit
-
-
-def called(task: Callable[..., str], *args: Any) -> str:
-    """Call a task as a policy's own methods are called."""
-    with np.errstate(all="ignore"):
-        return task(*args)
-
-
-def _block(
-    current: Frozen, rows: Rows, folder: Folder, id: str, read: Contexts, block: int, start: int, stop: int
-) -> str:
-    """Decide a block, and write it."""
-    version, reader, number, key = current
-    ids, parts, stats, most = list[Any](), list[tuple[Any, ...]](), ArmStats(), 0
-    moments = None if moments_of(version.learner) is None else Moments(version.learner.dim)
-    for batch in rows.batches(start, stop):
-        ids.append(batch.column(id))
-        rounds = reader.read(read(batch), None)
-        draws = uniforms(key, ids[-1].to_pylist()) if version.rule.draws else np.zeros(0)
-        most = max(most, rounds.arms)
-        for part in rounds.parts(partial(rounds_at_once, version, rounds.arms)):
-            scored, count = score(version, part), len(part)
-            probabilities = scored.probabilities(version.rule)
-            arms = sample_arms(probabilities, draws[:count]) if version.rule.draws else probabilities.argmax(axis=1)
-            draws = draws[count:]
-            known = (of[np.arange(count), arms] for of in (probabilities, scored.means, scored.bonuses))
-            parts.append((arms, *known, part.rows[part.row_of(arms)]))
-            if moments is not None:
-                moments.add(part.rows, count)
-            if scored.candidates:
-                disjoint, seen = stats.disjoint and part.disjoint(count), (scored.variances, scored.priors)
-                stats = stats.merge(*seen, arms, disjoint=disjoint, unit=scored.unit)
-    *columns, contexts = map(np.concatenate, zip(*parts, strict=True))
-    columns = [np.full(stop - start, number), *columns]
-    decided = dict(zip(("version", "arm", "probability", "mean", "bonus"), columns, strict=True))
-    facts = facts_of(stats, most, moments)
-    table = decision_table(pyarrow().chunked_array(ids), start, block, decided, contexts, facts)
-    return folder.started(as_parquet(table))
-
-
-def facts_of(stats: ArmStats, arms: int, moments: Moments | None) -> dict[str, Any]:
-    """Return what an update asks of all arms that were offered in a block, chosen or not."""
-    seen = {} if moments is None else {name: np.asarray(value).tolist() for name, value in vars(moments).items()}
-    return {"stats": asdict(stats), "arms": arms, "moments": seen}
+    def __call__(self, block: int, start: int, stop: int) -> str:
+        ids, parts, offered = list[Any](), list[DecidedRounds](), self.version.offered()
+        for batch in self.rows.batches(start, stop):
+            ids.append(batch.column(self.id))
+            draws = uniforms(self.key, ids[-1].to_pylist()) if self.version.draws else np.zeros(0)
+            parts.append(self.version.decide(self.contexts(batch), draws, offered))
+        *columns, contexts = map(np.concatenate, zip(*parts, strict=True))
+        decided = dict(zip(DECIDED, (np.full(stop - start, self.version.number), *columns), strict=True))
+        table = decision_table(pyarrow().chunked_array(ids), start, block, decided, contexts, offered)
+        return self.folder.started(as_parquet(table))
 
 
 def decision_table(
-    ids: Any, start: int, block: int, known: dict[str, Array], contexts: Array, facts: dict[str, Any]
+    ids: Any, start: int, block: int, decided: dict[str, Array], contexts: Array, offered: OfferedArms
 ) -> Any:
     """Return decisions as a table; `start` is the first round, from 0."""
     pa, count = pyarrow(), len(contexts)
-    columns = {"id": ids, "round": np.arange(start, start + count), "block": np.full(count, block), **known}
+    columns = {"id": ids, "round": np.arange(start, start + count), "block": np.full(count, block), **decided}
     # Without room for nulls a list is read in three quarters of the time.
     listed = pa.list_(pa.field("element", pa.float64(), nullable=False), contexts.shape[1])
     chosen = pa.FixedSizeListArray.from_arrays(pa.array(contexts.ravel()), type=listed)
     table = pa.table(columns).append_column(pa.field("context", listed, nullable=False), chosen)
-    return table.replace_schema_metadata({"rarely": json.dumps(facts)})
-
-
-def moments_of(learner: Learner) -> Moments | None:
-    """Return the moments of the contexts that a learner has seen; None where it fits no scale to them."""
-    return learner.moments
+    return table.replace_schema_metadata({"rarely": json.dumps(offered.describe())})
 
 
 def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None) -> Any:
     """Return the table of a block, or some columns of it."""
     with folder.system.open_input_file(f"{folder.path}/block-{block:08d}.parquet") as file:
         return pyarrow("parquet").read_table(file, columns=columns)
+
+
+def offered_in(folder: Folder, block: int) -> OfferedArms:
+    """Return what a block says of the arms that were offered in it."""
+    return OfferedArms.from_description(json.loads(read_block(folder, block, []).schema.metadata[b"rarely"]))
 
 
 def contexts_of(table: Any) -> Array:

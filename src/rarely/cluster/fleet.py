@@ -1,27 +1,21 @@
 """A fleet: many processes decide with copies of one version, and nothing is in the way of a decision.
 
-    store   a folder: policy-000003-SHA256.rarely, never changed, and used.json, whose last name is in use
-    log     one file of each decider, one line a decision: the CRC-32 of the rest, and the decision as JSON
+    store   the versions, one of which is in use: `rarely.cluster.store`
+    log     one file of each decider: `rarely.cluster.decision_lines`
     wave    a folder of decisions, as of a campaign, from what is new in all logs
 
 A decider adds its own choices to its own copy of Z, so that its rounds spread over the arms, and knows nothing of the
-others' until the next version. A line is written before its decision is returned: what was answered is in the log,
-also after kill -9. A line that was cut short is removed when the log is opened again. Version, id and contexts in the
-log are enough to make a decision again.
+others' until the next version. A line is written before its decision is returned, so what was answered is in the log.
+Version, id and contexts in the log are enough to make a decision again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-import sys
-import tempfile
 import threading
 import warnings
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from itertools import count, islice
@@ -30,188 +24,38 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Decision, InvalidInput, Policy, RarelyError, load
-from rarely.cluster.campaign import BLOCK, MANIFEST, Campaign, decision_table, facts_of, key_of, uniforms
+from rarely import Decision, InvalidInput
+from rarely.cluster.campaign import BLOCK, DECIDED, MANIFEST, Campaign, Url, decision_table, key_of, uniforms
+from rarely.cluster.decision_lines import Log, packed, records_of
 from rarely.cluster.files import Folder, as_parquet, pyarrow
+from rarely.cluster.store import names_used, read_published
 from rarely.extend import Array
-from rarely.extend.provisional import (
-    ArmStats,
-    ContextReader,
-    GivenNumbers,
-    Moments,
-    PolicyState,
-    RoundContexts,
-    put_back,
-    state_of,
-)
-from rarely.extend.provisional import decide as decide_rounds
-
-if sys.platform == "win32":
-    fcntl = None
-else:
-    import fcntl
-
-USED = "used.json"
-
-
-class LogBusy(RarelyError):
-    """Another decider has the log open."""
+from rarely.extend.provisional import ArmStats, LiveCopy, OfferedArms
 
 
 class StaleVersionWarning(UserWarning):
     """A decider cannot read its store, and goes on with the version that it has."""
 
 
-def publish(policy: Policy, url: str | os.PathLike[str]) -> str:
-    """Write the policy's version to a store, make it the one in use, and return the name of its file.
-
-    Parameters
-    ----------
-    policy, url
-        What deciders will use; a folder, or a URL of a file system that pyarrow knows.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from rarely import LinUCB, OnDemand
-    >>> from rarely.cluster import publish
-    >>> publish(LinUCB(dim=2, schedule=OnDemand(), seed=0), tempfile.mkdtemp())[:14]
-    'policy-000000-'
-    """
-    store = Folder.at(url)
-    with tempfile.TemporaryDirectory() as scratch:
-        policy.save(Path(scratch) / "policy")
-        content = (Path(scratch) / "policy").read_bytes()
-    name = f"policy-{policy.version:06d}-{hashlib.sha256(content).hexdigest()}.rarely"
-    names = store.names()
-    if name not in names:
-        store.write(name, content)
-    used = _used(store) if USED in names else []
-    if used[-1:] != [name]:
-        store.write(USED, json.dumps([*used, name]).encode())
-    return name
-
-
-def rollback(url: str | os.PathLike[str]) -> str:
-    """Let a store's deciders return to the file that was in use before, and return its name.
-
-    Parameters
-    ----------
-    url
-        The store.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from rarely import LinUCB, OnDemand
-    >>> store = tempfile.mkdtemp()
-    >>> names = [publish(LinUCB(dim=dim, schedule=OnDemand(), seed=0), store) for dim in (1, 2)]
-    >>> rollback(store) == names[0]
-    True
-    """
-    store = Folder.at(url)
-    *used, _ = _used(store)
-    if not used:
-        raise InvalidInput(f"{store.path} has had one version in use, so there is none to return to.")
-    store.write(USED, json.dumps(used).encode())
-    return used[-1]
-
-
-def _used(store: Folder) -> list[str]:
-    """Return the files that have been in use and not been left by `rollback`; the last is in use."""
-    if USED not in store.names():
-        raise InvalidInput(f"{store.path} must be a store with a published version; it has no {USED}.")
-    return list(json.loads(store.read(USED)))
-
-
-class Log:
-    """Lines that are in the file when `append` returns, whatever happens to the process then.
-
-    The file is locked until it is closed or the process ends, however it ends.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], *, sync: bool = False) -> None:
-        self._path, self._sync, self._owner = path, sync, os.getpid()
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            if fcntl is not None:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._file)
-            raise self._busy() from None
-        with open(path, "rb") as file:
-            os.ftruncate(self._file, sum(map(len, whole_lines(file))))
-
-    def _busy(self) -> LogBusy:
-        return LogBusy(f"another decider writes to {os.fspath(self._path)}; close it, or give each a log of its own.")
-
-    def append(self, record: dict[str, Any]) -> None:
-        """Write a record in one call of the operating system; with `sync` it is on the disk too."""
-        if os.getpid() != self._owner:  # a fork has the same file and the same lock
-            raise self._busy()
-        text = json.dumps(record).encode()
-        line = b"%08x %s\n" % (zlib.crc32(text), text)
-        if (written := os.write(self._file, line)) < len(line):
-            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
-            raise OSError(f"the log took {written} of {len(line)} bytes; is its disk full? Nothing was decided.")
-        if self._sync:
-            os.fsync(self._file)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-
-def whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a log up to the first that is not whole."""
-    for line in file:
-        if line[-1:] != b"\n" or line[:8] != b"%08x" % zlib.crc32(line[9:-1]):
-            return
-        yield line
-
-
-def records_of(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the records of a log from a place in it on, with their contexts as rows, and the place behind each."""
-    with open(path, "rb") as file:
-        file.seek(start)
-        for line in whole_lines(file):
-            start, record = start + len(line), json.loads(line[9:])
-            record["contexts"] = np.frombuffer(b64decode(record["contexts"])).reshape(-1, record.pop("dim"))
-            yield start, record
-
-
-def known_of(decision: Decision, arm: int) -> dict[str, float]:
-    """Return what a record says of the chosen arm."""
-    known = {"probability": decision.probabilities[arm], "mean": decision.means[arm], "bonus": decision.bonuses[arm]}
-    return {name: float(value) for name, value in known.items()}
-
-
-class Version:
-    """A published policy and what this process has decided with it."""
+class OpenVersion(LiveCopy):
+    """A published version that this process decides with."""
 
     def __init__(self, store: Folder, name: str) -> None:
-        content = store.read(name)
-        if hashlib.sha256(content).hexdigest() != name[14:78]:
-            raise RarelyError(f"{store.path}/{name} has not the SHA-256 of its name; publish the version again.")
-        with tempfile.TemporaryDirectory() as scratch:
-            (Path(scratch) / "policy").write_bytes(content)
-            self.policy: Policy = load(Path(scratch) / "policy")
-        self.name, self.key, self.history = name, key_of(self.policy), state_of(self.policy).history
-        self.decided = 0
+        super().__init__(read_published(store, name))
+        self.name, self._key = name, key_of(self.policy)
 
-    def next(self, id: str, rounds: RoundContexts, reader: ContextReader) -> tuple[PolicyState, Decision]:
-        """Return the state after one more round, and its decision; what is drawn depends on version and id alone."""
-        # What was decided is in the log; here only Z and the first rounds' history are kept.
-        state = replace(state_of(self.policy), history=self.history, arm_stats=ArmStats())
-        draws = GivenNumbers(uniforms(self.key, [id]), state.random)
-        how: dict[str, Any] = {"life": "", "until_due": False, "draws": draws}
-        return decide_rounds(state, rounds, reader, self.policy._factory, self.policy._scratch, **how)
+    def draw(self, id: str) -> Array:
+        """Return the random number of a decision, which depends on the version and the id alone."""
+        return uniforms(self._key, [id])
 
-    def take(self, state: PolicyState) -> None:
-        """Continue after a round."""
-        put_back(self.policy, state)
-        self.decided += 1
+
+def thought_of(decision: Decision, arm: int) -> dict[str, float]:
+    """Return what a record says of an arm."""
+    return {
+        "probability": float(decision.probabilities[arm]),
+        "mean": float(decision.means[arm]),
+        "bonus": float(decision.bonuses[arm]),
+    }
 
 
 class Decider:
@@ -246,14 +90,14 @@ class Decider:
 
     def __init__(
         self,
-        url: str | os.PathLike[str],
+        url: Url,
         log: str | os.PathLike[str] | Callable[[dict[str, Any]], None],
         *,
         poll: float = 10.0,
         sync: bool = False,
     ) -> None:
         self._store, self._poll = Folder.at(url), poll
-        self._version = Version(self._store, _used(self._store)[-1])
+        self._version = OpenVersion(self._store, names_used(self._store)[-1])
         self._log: Log | None = None
         self._record: Callable[[dict[str, Any]], None]
         if callable(log):
@@ -280,25 +124,23 @@ class Decider:
         """Decide one round, log it and return it."""
         if not isinstance(id, str):  # one log with a number would keep `join` from making a column of all
             raise InvalidInput(f"id must be text that names this decision alone; got {id!r}.")
-        with self._lock, np.errstate(all="ignore"):
-            version, reader = self._version, state_of(self._version.policy).reader
-            rounds = reader.read(contexts, mask)
-            after, decision = version.next(id, rounds, reader.after(contexts, rounds))
-            arm, part = int(decision.arm), rounds.part(0, lambda: 1)
-            record = {"id": id, "version": self.version, "arm": arm, **known_of(decision, arm)}
-            record |= {"policy": version.name, "before": version.decided, "stats": asdict(after.arm_stats)}
-            record |= {"present": part.present[0].tolist(), "row": int(part.row_of(np.array([arm]))[0])}
-            record |= {"dim": part.rows.shape[1], "contexts": b64encode(part.rows.tobytes()).decode()}
+        with self._lock:
+            version = self._version
+            made = version.decide(contexts, mask, version.draw(id))
+            arm = int(made.decision.arm)
+            record = {"id": id, "version": version.policy.version, "arm": arm, **thought_of(made.decision, arm)}
+            record |= {"policy": version.name, "before": version.decided, "stats": made.stats.describe()}
+            record |= {"present": made.present.tolist(), "row": made.row, **packed(made.rows)}
             self._record(record)
-            version.take(after)
-        return decision
+            version.accept(made)
+        return made.decision
 
     def _follow(self) -> None:
         while not self._end.wait(self._poll):
             try:
-                name = _used(self._store)[-1]
+                name = names_used(self._store)[-1]
                 if name != self._version.name:
-                    self._version = Version(self._store, name)
+                    self._version = OpenVersion(self._store, name)
                 self._away = False
             except Exception as error:
                 if not self._away:
@@ -317,7 +159,7 @@ class Decider:
             self._log.close()
 
 
-def audit(url: str | os.PathLike[str], logs: str | os.PathLike[str]) -> dict[str, float]:
+def audit(url: Url, logs: str | os.PathLike[str]) -> dict[str, float]:
     """Make every logged decision of a fleet again, from its version in the store, its id and its contexts.
 
     Returns the ids whose decision differs, and by how much its probability, mean or bonus does; ∞ is another arm. In
@@ -332,6 +174,7 @@ def audit(url: str | os.PathLike[str], logs: str | os.PathLike[str]) -> dict[str
     --------
     >>> import tempfile
     >>> from rarely import LinUCB, OnDemand
+    >>> from rarely.cluster import publish
     >>> store, logs = tempfile.mkdtemp(), tempfile.mkdtemp()
     >>> _ = publish(LinUCB(dim=1, schedule=OnDemand(), seed=0), store)
     >>> with Decider(store, log=f"{logs}/1.log") as decider:
@@ -339,38 +182,36 @@ def audit(url: str | os.PathLike[str], logs: str | os.PathLike[str]) -> dict[str
     >>> audit(store, logs)
     {}
     """
-    store, version, found = Folder.at(url), None, dict[str, float]()
+    store, version, differences = Folder.at(url), None, dict[str, float]()
     for path in sorted(Path(logs).iterdir()):
         for _, record in records_of(path):
             if record["before"] == 0:
-                version = Version(store, record["policy"])
+                version = OpenVersion(store, record["policy"])
             if version is None or (version.name, version.decided) != (record["policy"], record["before"]):
                 raise InvalidInput(
                     f"{path} must have all decisions since a decider opened its version; the one before "
                     f"{record['id']!r} is missing."
                 )
             if difference := _made_again(version, record):
-                found[record["id"]] = difference
+                differences[record["id"]] = difference
     if version is None:
         raise InvalidInput(f"{os.fspath(logs)} must have a log with decisions; there is none.")
-    return found
+    return differences
 
 
-def _made_again(version: Version, record: dict[str, Any]) -> float:
+def _made_again(version: OpenVersion, record: dict[str, Any]) -> float:
     """Return by how much a decision differs from that on record, and continue with the arm on record."""
-    rows, present, reader = record["contexts"], record["present"], state_of(version.policy).reader
-    offered = RoundContexts(rows[None], np.array([present]), len(present), True, all(present), True)
-    with np.errstate(all="ignore"):
-        after, decision = version.next(record["id"], offered, reader)
-        same, known = int(decision.arm) == record["arm"], known_of(decision, record["arm"])
-        if not same:
-            alone = RoundContexts(rows[[record["row"]]][None], np.ones((1, 1), np.bool_), 1, True, True, True)
-            after, _ = version.next(record["id"], alone, reader)
-    version.take(after)
-    return max(abs(value - record[name]) for name, value in known.items()) if same else math.inf
+    rows, draw = record["contexts"], version.draw(record["id"])
+    made = version.decide_again(rows, np.array(record["present"]), draw)
+    if int(made.decision.arm) != record["arm"]:
+        version.accept(version.decide_again(rows[[record["row"]]], np.ones(1, np.bool_), draw))
+        return math.inf
+    version.accept(made)
+    thoughts = thought_of(made.decision, record["arm"])
+    return max(abs(value - float(record[name])) for name, value in thoughts.items())
 
 
-def join(logs: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[str]:
+def join(logs: str | os.PathLike[str], out: Url) -> list[str]:
     """Gather what the logs of deciders hold beyond earlier calls into a folder of decisions, for `update`.
 
     Returns the paths of all folders so far. A call that is repeated after a crash makes the same folder again.
@@ -384,6 +225,7 @@ def join(logs: str | os.PathLike[str], out: str | os.PathLike[str]) -> list[str]
     --------
     >>> import tempfile
     >>> from rarely import LinUCB, OnDemand
+    >>> from rarely.cluster import publish
     >>> store, logs, waves = tempfile.mkdtemp(), tempfile.mkdtemp(), tempfile.mkdtemp()
     >>> _ = publish(LinUCB(dim=1, schedule=OnDemand(), seed=0), store)
     >>> with Decider(store, log=f"{logs}/1.log") as decider:
@@ -420,17 +262,16 @@ def _new_records(logs: Path, ends: dict[str, int]) -> Iterator[dict[str, Any]]:
 
 def _wave_block(records: Iterable[dict[str, Any]], block: int, start: int) -> Any:
     """Return the table of a block of a wave; None where there are no records."""
-    columns: dict[str, list[Any]] = {"id": [], "version": [], "arm": [], "probability": [], "mean": [], "bonus": []}
-    contexts, stats, arms, moments = list[Array](), ArmStats(), 0, Moments(0)
+    columns, contexts = {name: list[Any]() for name in ("id", *DECIDED)}, list[Array]()
+    offered = OfferedArms.start(None)
     for record in records:
         for name, values in columns.items():
             values.append(record[name])
-        rows, own = record["contexts"], ArmStats(**record["stats"])
-        stats, arms = stats.plus(own), max(arms, own.arms)
-        moments = moments if contexts else Moments(rows.shape[1])
-        moments.add(rows, 1)
+        rows, stats = record["contexts"], ArmStats(**record["stats"])
+        offered = offered if contexts else OfferedArms.start(rows.shape[1])
+        offered.add(rows, 1, stats.arms, offered.stats.plus(stats))
         contexts.append(rows[record["row"]])
     if not contexts:
         return None
-    ids, numbers = pyarrow().array(columns.pop("id")), {name: np.array(values) for name, values in columns.items()}
-    return decision_table(ids, start, block, numbers, np.array(contexts), facts_of(stats, arms, moments))
+    ids, decided = pyarrow().array(columns.pop("id")), {name: np.array(values) for name, values in columns.items()}
+    return decision_table(ids, start, block, decided, np.array(contexts), offered)

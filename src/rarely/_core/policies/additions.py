@@ -32,7 +32,16 @@ from rarely._core.inputs.scaling import Affine, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.network import SKIP_GRID, Network, Weights
-from rarely._core.policies.learner import FitResult, LearnerAround, Recall, ScoreOverride, split_mix, training_rows
+from rarely._core.policies.learner import (
+    FitResult,
+    Learner,
+    LearnerAround,
+    Recall,
+    RewardTask,
+    ScoreOverride,
+    split_mix,
+    training_rows,
+)
 from rarely._core.policies.network_learner import NetworkLearner, SparseTraining
 from rarely._core.policies.options import TUNED_ROWS, Additions
 from rarely._core.saving.fields import Fields
@@ -715,6 +724,25 @@ class SelfTunedLearner(LearnerAround):
         if scale.map.scaled_dim > LINEAR_COLUMNS or sparse or not base.network.linear_part:
             return False
         return self.linear is not None or arrived > base.training_rows
+
+    def reward_task(self, history: History, new: int) -> RewardTask | None:
+        task, linear = self.base.reward_task(history, new), None
+        if self.has_linear(history.forgetting, self.base.with_fitted_scale().scale, history.arrived + new):
+            linear = self._linear_so_far(history)
+        return task if task is None or linear is None else replace(task, scale=linear.scale)
+
+    def with_reward_sums(self, total: Array, history: History, arrived: int) -> Self:
+        linear, (matrix, moment, square) = self._linear_so_far(history), RewardTask.parts(total)
+        assert linear is not None  # or there were no sums
+        matrix, moment, square = linear.matrix + matrix, linear.moment + moment, linear.square + square
+        linear = replace(linear, matrix=matrix, moment=moment, square=square, learned=arrived)
+        return replace(self, linear=linear)
+
+    def _linear_so_far(self, history: History) -> LinearPart | None:
+        return self.linear or LinearPart.start(self.base.with_fitted_scale().scale).learn(history)
+
+    def shares_features(self, other: Learner) -> bool:
+        return not isinstance(other, SelfTunedLearner) or other.base.network.skip == self.base.network.skip
 
     def _next_lowest(self, history: History) -> float | None:
         """Return the lowest of all rewards, dropped ones included; None while there are none."""

@@ -141,6 +141,39 @@ LEARNERS: Registry[Learner] = Registry("a learner")
 """Every learner by its name, the package's and the user's."""
 
 
+@dataclass(frozen=True)
+class RewardTask:
+    """What workers make of rewards that a policy never sees one by one: sums, and the choice of rows that it keeps."""
+
+    scale: Callable[[Array], Array] | None
+    """From contexts to the x of a linear estimate, (n, d); None where there is none."""
+    most: int
+    """Rows that an update trains on, at most."""
+    latest: int
+    """The latest rows, which are kept in any case."""
+    logged: int
+    """The row of the history that the policy's first round has."""
+
+    def sums(self, contexts: Array, rewards: Array) -> Array:
+        """Return XᵀX, Xᵀr and rᵀr in one row of d² + d + 1 numbers, which add up in any number of parts."""
+        x = contexts[:, :0] if self.scale is None else self.scale(contexts)
+        with np.errstate(all="ignore"):
+            return np.concatenate([(x.T @ x).ravel(), x.T @ rewards, [rewards @ rewards]])
+
+    @staticmethod
+    def parts(total: Array) -> tuple[Array, Array, float]:
+        """Return XᵀX, Xᵀr and rᵀr of a sum."""
+        d = int(np.sqrt(len(total)))
+        return total[: d**2].reshape(d, d), total[d**2 : -1], float(total[-1])
+
+    def kept(self, rows: IntArray) -> IntArray:
+        """Return which of these rising rows an update may ask for.
+
+        What it keeps of the parts contains what it keeps of the whole.
+        """
+        return np.union1d(training_rows(rows, self.most), np.arange(max(0, len(rows) - self.latest), len(rows)))
+
+
 class Learner(ABC):
     """A frozen model of rewards: a value, of which `learn` makes the next.
 
@@ -270,6 +303,23 @@ class Learner(ABC):
     def without_rows(self, rows: IntArray) -> Self:
         """Return the learner after these rows of the history were dropped."""
         return self
+
+    # --- rounds that others have decided, of which it sees sums and a sample
+
+    def reward_task(self, history: History, new: int) -> RewardTask | None:
+        """Return what workers make of `new` rewards, of rounds after these; None if it must see every round itself."""
+        return None
+
+    def with_reward_sums(self, total: Array, history: History, arrived: int) -> Self:
+        """Return the learner with the sum of its `RewardTask`, which `learn` then solves.
+
+        `history` is that before the new rounds, and `arrived` counts the rewards of both.
+        """
+        return self
+
+    def shares_features(self, other: Learner) -> bool:
+        """Return whether the features of another version go well with its own in one Z."""
+        return True
 
     # --- saving
 

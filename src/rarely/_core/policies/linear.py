@@ -21,7 +21,7 @@ import numpy as np
 from rarely._core.choice.confidence_radius import Beta
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, rule_from
-from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, Widths
+from rarely._core.covariance import RECENT, CovarianceFactory, DualFactory, Kind, Widths
 from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
 from rarely._core.errors import check_choice, check_flag
 from rarely._core.growable_array import GrowableArray, all_finite, changed
@@ -31,7 +31,7 @@ from rarely._core.inputs.scaling import ContextMap, ContextScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.sparse_features import linear_factors, sparse_gram, times, unpacked
-from rarely._core.policies.learner import FitResult, Learner
+from rarely._core.policies.learner import FitResult, Learner, RewardTask
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
 from rarely._core.policies.policy import Policy, Ties
 from rarely._core.policies.saving import encoded
@@ -125,11 +125,13 @@ class LinearLearner(Learner):
         known = self.rows.view
         return changed(self, matrix=self._start + known.T.dot(known), basis=None, rows=None)
 
-    def with_sums(self, matrix: Array, moment: Array, learned: int) -> LinearLearner:
-        """Return the estimate with XᵀX and Xᵀr of more samples, `learned` in all, which `learn` then solves."""
-        start = self._with_matrix()
+    def reward_task(self, history: History, new: int) -> RewardTask:
+        return RewardTask(self.scale, RECENT, RECENT, history.logged)  # by the latest, forms of Z are compared
+
+    def with_reward_sums(self, total: Array, history: History, arrived: int) -> LinearLearner:
+        start, (matrix, moment, _) = self._with_matrix(), RewardTask.parts(total)
         matrix = (self._start if start.matrix is None else start.matrix) + matrix
-        return changed(start, matrix=matrix, moment=self.moment + moment, learned=learned)
+        return changed(start, matrix=matrix, moment=self.moment + moment, learned=arrived)
 
     def _summed(self, x: Array, rewards: Array) -> LinearLearner:
         """Return the estimate with more samples, from λI + XᵀX."""

@@ -30,7 +30,8 @@ from rarely._core.model.features import Factors
 from rarely._core.model.network import Network, Weights
 from rarely._core.model.shared_row import SharedRow
 from rarely._core.model.sparse_features import values_and_factors
-from rarely._core.policies.learner import FitResult, Learner, ScaledLearner, TrainingSet
+from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, TrainingSet
+from rarely._core.policies.options import TUNED_ROWS
 from rarely._core.saving.fields import DType, Fields
 from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, train
 from rarely._core.training.sgd import train_singly
@@ -156,6 +157,10 @@ class NetworkLearner(ScaledLearner):
         # While no weights but θ_0 have decided, Z has the features at θ_0.
         basis = replace(learner, weights=self.initial) if self._untrained else learner
         return FitResult(learner, outcome.reason, basis if rescaled or rebuild else None, rescaled, report)
+
+    def reward_task(self, history: History, new: int) -> RewardTask | None:
+        most = self.training_rows
+        return None if most is None else RewardTask(None, most, min(most, TUNED_ROWS), history.logged)
 
     @property
     def _untrained(self) -> bool:

@@ -16,7 +16,7 @@ from rarely._core.covariance.cholesky import ridge_solution
 from rarely._core.errors import SnapshotError
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
-from rarely._core.policies.learner import FitResult, Learner, LearnerAround
+from rarely._core.policies.learner import FitResult, Learner, LearnerAround, RewardTask
 from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.neural import NeuralTS
 from rarely._core.saving.fields import Fields
@@ -62,6 +62,10 @@ class LastLayerLearner(LearnerAround):
         coefficients = ridge_solution(network.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
         fitted = replace(learner, coefficients=coefficients)
         return replace(fit, learner=fitted, basis=fitted)
+
+    def reward_task(self, history: History, new: int) -> RewardTask | None:
+        task = self.base.reward_task(history, new)
+        return None if task is None else replace(task, scale=None)  # its own regression is on the sample
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = self.base.state()

@@ -1,0 +1,276 @@
+"""Rewards join the rounds that they belong to, by the ids of decisions.
+
+    night    a folder of decisions, with its place among the policy's rounds
+    work     the files of one update, in the folder of its last night
+      ids, rewards   those of rounds, and those that came, in buckets by a hash of the id: a record batch is a bucket
+      joined         the rewards of a bucket in the order of their rounds, and what was set aside: see OUTCOMES
+
+A late reward waits for a later update that is given its night again: the files of earlier updates say what was learned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rarely import InvalidInput, Policy
+from rarely.cluster.campaign import Campaign, read_block
+from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow
+from rarely.cluster.tasks import Commit
+from rarely.extend import Array, IntArray
+from rarely.extend.provisional import split_mix
+
+BUCKET = 2**21
+"""Rounds or rewards that one task takes into memory."""
+JOINED_GROUP = 8192
+"""Rewards in a row group of a joined bucket, in the order of rounds."""
+OUTCOMES = ("joined", "duplicate", "conflicting", "invalid", "unknown", "repeated")
+"""What became of a reward; the last is of rounds, whose id another round has too."""
+JOINED, DUPLICATE, CONFLICTING, INVALID, UNKNOWN, REPEATED = range(6)
+NOWHERE = -1
+"""The place of a reward that belongs to no round."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The files of an update, which the same call finds again, and no other."""
+
+    folder: Folder
+    name: str
+    buckets: int
+
+    @classmethod
+    def of(cls, policy: Policy, nights: Sequence[Night], rewards: Rows) -> Work:
+        """Return the files of the policy's next update, on these nights and rewards."""
+        places = [(night.folder.path, night.base, asdict(night.campaign)) for night in nights]
+        whole = json.dumps([policy.fingerprint(), places, rewards.files, rewards.changed()])
+        name = f"{len(policy.updates) + 1:06d}-{hashlib.blake2b(whole.encode(), digest_size=6).hexdigest()}"
+        rows = max(sum(night.campaign.rounds for night in nights), len(rewards))
+        return cls(nights[-1].folder, name, -(-rows // BUCKET))
+
+    def file(self, kind: str, number: int) -> str:
+        """Return the name of a file."""
+        return f"_{kind}-{self.name}-{number:08d}"
+
+    def bucket(self, kind: str, number: int) -> Any:
+        """Return a bucket's rows of all files of a kind, in their order."""
+        batches = []
+        for name in self.folder.names(f"_{kind}-{self.name}-"):
+            with self.folder.system.open_input_file(f"{self.folder.path}/{name}") as file:
+                batches.append(pyarrow("ipc").open_file(file).get_batch(number))
+        return pyarrow().Table.from_batches(batches).combine_chunks()
+
+    def write_buckets(self, table: Any) -> str:
+        """Write a table whose record batches are buckets by its ids, and return its temporary name."""
+        (batch,), ids = table.combine_chunks().to_batches(), table.column("id")
+        if self.buckets == 1:
+            which = np.zeros(len(table), np.uint64)
+        elif pyarrow("types").is_integer(ids.type):
+            which = split_mix(ids.fill_null(0).to_numpy()) % np.uint64(self.buckets)
+        else:
+            which = np.array([zlib.crc32(str(one).encode()) for one in ids.to_pylist()], np.uint64) % self.buckets
+        which = which.astype(np.uint16)  # which NumPy sorts in linear time; 2¹⁶ buckets are 10¹¹ rounds
+        order = np.argsort(which, kind="stable")
+
+        def write(stream: Any) -> None:
+            with pyarrow("ipc").new_file(stream, batch.schema) as writer:
+                for part in np.split(order, np.searchsorted(which[order], np.arange(1, self.buckets))):
+                    writer.write_batch(batch.take(pyarrow().array(part)))
+
+        return self.folder.started(write)
+
+    def read_joined(self, columns: Sequence[str], filters: Any) -> Any:
+        """Return the rows of all joined buckets that the filters let through."""
+        read = pyarrow("parquet").read_table
+        return read(self.joined_paths(), filesystem=self.folder.system, columns=columns, filters=filters)
+
+    def joined_paths(self) -> list[str]:
+        """Return the paths of the joined buckets."""
+        return [f"{self.folder.path}/{self.file('joined', bucket)}" for bucket in range(self.buckets)]
+
+    def rewards(self, start: int, stop: int) -> Array:
+        """Return the rewards that the rounds of a range got in this update, NaN for none."""
+        rewards, within = np.full(stop - start, np.nan), [("position", ">=", start), ("position", "<", stop)]
+        positions, values = self.read_joined(["position", "reward"], within).columns
+        rewards[positions.to_numpy() - start] = values.to_numpy()
+        return rewards
+
+
+@dataclass(frozen=True)
+class Night:
+    """A folder of decisions and the place of its rounds."""
+
+    folder: Folder
+    campaign: Campaign
+    base: int
+    """Rounds of the policy before its first."""
+    earlier: tuple[Work, ...]
+    """Updates that it was part of; none where the policy has not taken in its rounds yet."""
+
+    def blocks(self, size: int) -> Iterator[tuple[int, int]]:
+        """Yield the first and the last block, exclusive, of each `size` blocks."""
+        for first in range(0, self.campaign.blocks, size):
+            yield first, min(first + size, self.campaign.blocks)
+
+    def range(self, first: int, stop: int) -> tuple[int, int]:
+        """Return the rounds of some blocks among those of the policy."""
+        ends = (min(block * self.campaign.block, self.campaign.rounds) for block in (first, stop))
+        start, end = (self.base + end for end in ends)
+        return start, end
+
+
+def nights_of(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
+    """Return the nights with their places: as earlier updates have them, or behind all rounds so far."""
+    nights, base, number = list[Night](), policy.round, len(policy.updates) + 1
+    for folder in folders:
+        campaign, names = Campaign.read(folder), set(folder.names())
+        if missing := [b for b in range(campaign.blocks) if f"block-{b:08d}.parquet" not in names]:
+            raise InvalidInput(
+                f"{folder.path} must be decided whole; block {missing[0]} is missing. Call decide again."
+            )
+        if campaign.version > policy.version or campaign.dim != policy.dim:
+            raise InvalidInput(
+                f"{folder.path} must be decided by this policy: it has decisions of version {campaign.version} on "
+                f"{campaign.dim} numbers, and the policy has version {policy.version} and {policy.dim} numbers."
+            )
+        files = (f"_update-{earlier:06d}.json" for earlier in range(1, number))
+        updates = [json.loads(folder.read(name)) for name in files if name in names]
+        works = tuple(Work(Folder(folder.system, one["home"]), one["work"], one["buckets"]) for one in updates)
+        nights.append(Night(folder, campaign, updates[0]["base"] if updates else base, works))
+        base += 0 if updates else campaign.rounds
+    return nights
+
+
+def join_rewards(
+    commit: Commit, nights: Sequence[Night], work: Work, rewards: Rows, columns: tuple[str, str], before: int
+) -> dict[str, int]:
+    """Join rewards to rounds, write those that are set aside, and return how many there are of each outcome.
+
+    `columns` are those of ids and of rewards. Rewards of the first rounds, `before`, are late.
+    """
+    groups = [(night, *some) for night in nights for some in night.blocks(max(1, BUCKET // night.campaign.block))]
+    ranges = [(start, min(start + BUCKET, len(rewards))) for start in range(0, len(rewards), BUCKET)]
+    ids = read_block(nights[0].folder, 0, ["id"]).column(0).type
+    stages: dict[str, tuple[Callable[..., str], Sequence[Any]]] = {
+        "ids": (IdTask(work), groups),
+        "rewards": (RewardFileTask(work, rewards, columns, ids), ranges),
+        "joined": (JoinTask(work, before), [(bucket,) for bucket in range(work.buckets)]),
+    }
+    for kind, (task, calls) in stages.items():
+        commit(work.folder, task, ((work.file(kind, number), args) for number, args in enumerate(calls)))
+    counts = Counter(dict.fromkeys((*OUTCOMES, "late", "rewards"), 0))
+    for path in work.joined_paths():
+        schema = pyarrow("parquet").read_schema(path, filesystem=work.folder.system)
+        counts.update(json.loads(schema.metadata[b"rarely"]))
+    if any(counts[outcome] for outcome in OUTCOMES[CONFLICTING:]):
+        table = work.read_joined(["id", "reward", "outcome"], [("outcome", ">=", CONFLICTING)])
+        why = pyarrow().array(np.array(OUTCOMES)[table.column("outcome").to_numpy()])
+        aside = table.drop(["outcome"]).append_column("why", why)
+        work.folder.commit(work.folder.started(as_parquet(aside)), f"_aside-{work.name}.parquet")
+    return dict(counts)
+
+
+@dataclass(frozen=True)
+class IdTask:
+    """Writes the ids of rounds in buckets, with the rewards that were learned from before, NaN for none."""
+
+    work: Work
+
+    def __call__(self, night: Night, first: int, stop: int) -> str:
+        ids = pyarrow().concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop)).column("id")
+        if ids.null_count:
+            raise InvalidInput(
+                f"every decision needs an id, so that its reward finds it; {night.folder.path} has none."
+            )
+        start, end = night.range(first, stop)
+        learned = reduce(np.fmax, (work.rewards(start, end) for work in night.earlier), np.full(end - start, np.nan))
+        table = pyarrow().table({"id": ids, "position": np.arange(start, end), "learned": learned})
+        return self.work.write_buckets(table)
+
+
+@dataclass(frozen=True)
+class RewardFileTask:
+    """Writes rewards in buckets."""
+
+    work: Work
+    rows: Rows
+    columns: tuple[str, str]
+    ids: Any
+    """The type of the ids of decisions."""
+
+    def __call__(self, start: int, stop: int) -> str:
+        table = pyarrow().Table.from_batches(list(self.rows.batches(start, stop, self.columns))).select(self.columns)
+        try:
+            table = table.rename_columns(["id", "reward"])
+            table = table.cast(pyarrow().schema({"id": self.ids, "reward": "float64"}))
+        except pyarrow().ArrowInvalid as error:
+            raise InvalidInput(
+                f"rewards must be numbers, and their ids {self.ids} like those decided: {error}"
+            ) from None
+        return self.work.write_buckets(table)
+
+
+@dataclass(frozen=True)
+class JoinTask:
+    """Finds the rounds that the rewards of a bucket belong to."""
+
+    work: Work
+    before: int
+    """The first rounds, whose rewards are late."""
+
+    def __call__(self, bucket: int) -> str:
+        rounds, rewards, pa = self.work.bucket("ids", bucket), self.work.bucket("rewards", bucket), pyarrow()
+        both = rounds.column("id").chunks + rewards.column("id").chunks
+        ids, count = pa.chunked_array(both, rounds.schema.field("id").type).combine_chunks(), len(rounds)
+        encoded = ids.dictionary_encode()  # one look at every id finds the round of each reward, and ids that repeat
+        codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+        # Which of several decisions a reward belongs to cannot be known, and a guess would credit the wrong arm.
+        single = np.bincount(codes[:count], minlength=1)[codes[:count]] == 1
+        place_of = np.full(len(encoded.dictionary) + 1, NOWHERE)
+        place_of[codes[:count][single]] = np.flatnonzero(single)
+        places, values = place_of[codes[count:]], rewards.column("reward").to_numpy()
+        outcomes, joined = outcomes_of(places, values, rounds.column("learned").to_numpy())
+
+        aside = np.flatnonzero(outcomes >= CONFLICTING)
+        rows = np.concatenate([count + joined, count + aside, np.flatnonzero(~single)])
+        used, position = np.arange(len(rows)) < len(joined), np.full(len(rows), NOWHERE)
+        position[used] = rounds.column("position").to_numpy()[places[joined]]
+        columns = {
+            "id": ids.take(pa.array(rows, mask=used)),  # of those alone that are set aside
+            "position": position,
+            "reward": np.append(np.full(count, np.nan), values)[rows],
+            "outcome": np.append(np.full(count, REPEATED, np.int8), outcomes)[rows],
+        }
+        counts = dict(zip(OUTCOMES, np.bincount(outcomes, minlength=len(OUTCOMES)).tolist(), strict=True))
+        late = int(np.count_nonzero(position[used] < self.before))
+        counts |= {"repeated": int(np.count_nonzero(~single)), "rewards": len(rewards), "late": late}
+        table = pa.table(columns).replace_schema_metadata({"rarely": json.dumps(counts)})
+        return self.work.folder.started(as_parquet(table, JOINED_GROUP))
+
+
+def outcomes_of(places: IntArray, values: Array, learned: Array) -> tuple[NDArray[np.int8], IntArray]:
+    """Return what becomes of each reward, and those to learn from in the order of their rounds.
+
+    `places` are those of the rewards' rounds in `learned`, or NOWHERE; that is the reward of each round that an earlier
+    update learned from, NaN for none.
+    """
+    valid = np.isfinite(values) & (places >= 0)
+    outcomes = np.where(places < 0, UNKNOWN, INVALID).astype(np.int8)
+    which, of, new = np.flatnonzero(valid), places[valid], np.isnan(learned)
+    first = np.full(len(learned), NOWHERE)
+    first[of[::-1]] = which[::-1]  # the last assignment stays
+    differs = values[which] != np.where(new, np.append(values, np.nan)[first], learned)[of]
+    clashes = np.zeros(len(learned), np.bool_)
+    clashes[of[differs]] = True
+    wrong, fresh = np.where(new[of], clashes[of], differs), new[of] & (first[of] == which)
+    outcomes[valid] = np.where(wrong, CONFLICTING, np.where(fresh, JOINED, DUPLICATE))
+    return outcomes, first[new & ~clashes & (first >= 0)]
