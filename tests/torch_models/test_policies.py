@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -124,6 +126,29 @@ def test_another_architecture_is_refused_by_its_first_layer(tmp_path, monkeypatc
         load(tmp_path / "q", model=small())
     with pytest.raises(SnapshotError, match="fit"):
         load(tmp_path / "p", model=rarely.torch.Module(small(), fit=lambda *_: None))
+
+
+def test_a_process_that_has_not_imported_the_package_finds_it(tmp_path):
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=OnDemand(), seed=0)
+    policy.save(tmp_path / "p")
+    code = (
+        "import sys, torch; from torch import nn; import rarely; torch.manual_seed(0); assert 'rarely.torch' not in "
+        "sys.modules; net = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 1)); "
+        "print(rarely.load(sys.argv[1], model=net).fingerprint())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "p"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == policy.fingerprint()
+
+
+@pytest.mark.parametrize("package", ["antigravity", "rarely.cluster", 7])
+def test_a_file_has_no_other_package_imported(package, tmp_path, monkeypatch):
+    model = rarely.torch.Module(small())
+    settings = model.settings() | {"package": package}
+    monkeypatch.setattr(model, "settings", lambda: settings)
+    BatchNeuralUCB(model=model, schedule=OnDemand(), seed=0).save(tmp_path / "p")
+    with pytest.raises(SnapshotError, match="import that package before loading"):
+        load(tmp_path / "p", model=small())
+    assert package not in sys.modules
 
 
 def test_the_callers_module_stays_as_it_is(tmp_path):

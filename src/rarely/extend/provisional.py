@@ -25,7 +25,7 @@ from rarely._core.policies.learner import RewardTask, split_mix
 from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.policy import facts_table
 from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
-from rarely._core.policies.saving import POLICIES, WRAPPERS, restore
+from rarely._core.policies.saving import MODELS, POLICIES, WRAPPERS, restore
 from rarely._core.policies.state import ArmStats, BatchClock, PolicyState
 from rarely._core.saving import archive
 from rarely._core.saving.archive import plain
@@ -43,6 +43,7 @@ __all__ = [
     "GRID",
     "LOGGED",
     "MAX_ITERATIONS",
+    "MODELS",
     "OFF_CENTER",
     "OFF_SPREAD",
     "POLICIES",

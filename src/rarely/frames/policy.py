@@ -20,7 +20,7 @@ import numpy as np
 
 from rarely.extend import ArmBlocks, Array, Decision, Policy, Scores
 from rarely.extend.checks import InvalidContexts, InvalidInput, check_whole, shown
-from rarely.extend.provisional import WRAPPERS, Layout, archive
+from rarely.extend.provisional import WRAPPERS, Layout, archive, content_at, state_of
 from rarely.frames.columns import read_table
 from rarely.frames.encoder import FrameEncoder
 
@@ -235,7 +235,7 @@ class FramePolicy:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write policy and encoders to one file; `rarely.load` brings both back."""
-        header, arrays = self.policy._content()
+        header, arrays = content_at(self.policy, state_of(self.policy))
         archive.write(path, header | {"wrapper": {"kind": "FramePolicy"} | self.describe()}, arrays)
 
 

@@ -5,6 +5,6 @@ from importlib.util import find_spec
 if find_spec("torch") is None:
     raise ModuleNotFoundError("rarely.torch needs PyTorch: pip install '.[torch]' in the checkout.", name="torch")
 
-from rarely.torch.model import Module, model_from
+from rarely.torch.model import Module
 
-__all__ = ["Module", "model_from"]
+__all__ = ["Module"]

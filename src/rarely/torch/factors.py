@@ -8,7 +8,7 @@
     ⟨φ, φ'⟩ = Σ_groups Σ_{s,s'} ⟨a_s, a'_s'⟩⟨δ_s, δ'_s'⟩, where ⟨i, i'⟩ is 1 for equal indices and else 0
 
 Arrays are NumPy's, or tensors on the device where Z lives there; the formulas are the same. `DeviceDual` is such a Z:
-the t×t form as `rarely._core.covariance.dual` has it, whose factors and L are float64 tensors.
+the t×t form as `rarely.extend.Dual` has it, whose factors and L are float64 tensors.
 """
 
 from __future__ import annotations
@@ -120,9 +120,8 @@ class TorchFactors(Factors):
         super().__init__(inputs, signals, norms)
         self.forms = forms
 
-    def __getitem__(self, rows: Any) -> TorchFactors:
-        plain = super().__getitem__(rows)
-        return TorchFactors(self.forms, plain.inputs, plain.signals, plain._norms)
+    def alike(self, inputs: Any, signals: Any, norms: Any = None) -> TorchFactors:
+        return TorchFactors(self.forms, inputs, signals, norms)
 
     @property
     def widths(self) -> tuple[tuple[int, int], ...]:
@@ -131,23 +130,21 @@ class TorchFactors(Factors):
     def _groups(self) -> Any:
         return zip(self.forms, self.inputs, self.signals, strict=True)
 
-    def _squared_norms(self) -> Array:
+    def compute_norms(self) -> Array:
         return host(sum(form.squares(a, d) for form, a, d in self._groups()))
 
     def written(self) -> Factors:
         inputs, signals = zip(*(form.written(host(a), host(d)) for form, a, d in self._groups()), strict=True)
-        return Factors(inputs, signals, self._norms)
+        return Factors(inputs, signals, self.norms)
 
     def columns(self) -> Array:
         return self.written().columns()
 
-    def weighted(self, weights: Array | None) -> TorchFactors:
-        if weights is None:
-            return self
-        root: Any = np.sqrt(weights)[:, None]
-        if torch.is_tensor(self.inputs[0]):
-            root = torch.as_tensor(root, device=self.inputs[0].device)
-        return TorchFactors(self.forms, self.inputs, tuple(d * root for d in self.signals))
+    def weighted(self, weights: Array | None) -> Factors:
+        if weights is None or not torch.is_tensor(self.inputs[0]):
+            return super().weighted(weights)
+        root = torch.as_tensor(np.sqrt(weights)[:, None], device=self.inputs[0].device)
+        return self.alike(self.inputs, tuple(d * root for d in self.signals))
 
     def last_layer(self) -> TorchFactors:
         return TorchFactors(self.forms[-1:], self.inputs[-1:], self.signals[-1:])
@@ -241,16 +238,16 @@ class DeviceDual(Dual):
         return self._past
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        plain, past = self.fork(), self._past
-        plain.past.append(TorchFactors(past.forms, *(tuple(map(host, x)) for x in (past.inputs, past.signals))))
-        plain._factor, _ = GrowingCholesky.from_lower(host(self._lower))
-        plain._factor.jitters = self.jitters
-        return Dual.state(plain)
+        numbers, _ = super().state()
+        rows, past = self.past.fork(), self._past
+        rows.append(past.alike(*(tuple(map(host, some)) for some in (past.inputs, past.signals))))
+        factor, _ = GrowingCholesky.from_lower(host(self._lower))
+        return numbers, rows.state() | {"factor": factor.packed()}
 
     def read(self, saved: Fields) -> None:
         super().read(saved)
         past, self._lower, jitters = self.past.view, self._tensor(self._factor.lower()), self.jitters
         arrays = (tuple(map(self._tensor, some)) for some in (past.inputs, past.signals))
-        self._past = TorchFactors(self._past.forms, *arrays)
+        self._past = self._past.alike(*arrays)
         self.past, self._factor = self.past.fork(0), GrowingCholesky()
         self._factor.jitters = jitters

@@ -26,7 +26,7 @@ from torch import nn
 
 from rarely.extend import Array, CovarianceFactory, Dual, FactorRows, RowCost, prices
 from rarely.extend.checks import InvalidContexts, InvalidInput, SnapshotError, check_whole, shown
-from rarely.extend.provisional import MAX_ITERATIONS, MomentumState, Network, Objective, TrainingPlan, Weights
+from rarely.extend.provisional import MAX_ITERATIONS, MODELS, MomentumState, Network, Objective, TrainingPlan, Weights
 from rarely.torch.factors import DeviceDual, TorchFactors, host, inner_products
 from rarely.torch.gradients import PASS, check_outputs, compute, forms_of, has_rule
 
@@ -320,7 +320,12 @@ class Module:
         """Return what a file keeps of the model besides its weights, as JSON."""
         shapes = {name: list(shape) for name, shape in self.inputs.items()}
         known = {"shape": shapes, "ids": sorted(self.ids), "explore": self.explored, "batch": self.batch}
-        return known | {"norm": self.norm, "fit": _name_of(self.fit), "layers": _layers(self._net)}
+        return known | {"norm": self.norm, "fit": _name_of(self.fit), "layers": self.layers}
+
+    @property
+    def layers(self) -> list[list[str]]:
+        """Every layer, and every parameter and buffer, in words."""
+        return _layers(self._net)
 
     def describe(self, rounds: int = 1000) -> str:
         """Return how each layer's features are held, and what each form of Z would take after that many rounds."""
@@ -368,8 +373,8 @@ def model_from(given: Any, saved: Any) -> Module:
             "holds a policy whose model is code, which a file cannot hold. Make the same rarely.torch.Module before, "
             "or give it: load(path, model=net)."
         )
-    made = _layers(given._net if isinstance(given, Module) else given)
-    for mine, theirs in itertools.zip_longest(made, saved["layers"], fillvalue=["", "missing"]):
+    layers = given.layers if isinstance(given, Module) else _layers(given)
+    for mine, theirs in itertools.zip_longest(layers, saved["layers"], fillvalue=["", "missing"]):
         if mine != theirs:
             raise SnapshotError(
                 f"holds a model whose {theirs[0] or mine[0]!r} is {theirs[1]}; in the module given it is "
@@ -383,6 +388,9 @@ def model_from(given: Any, saved: Any) -> Module:
     model: Module = given.at(given.weights)
     model.norm = float(saved["norm"])  # that of the initial weights in the file
     return model
+
+
+MODELS["rarely.torch"] = model_from
 
 
 def _layers(net: Any) -> list[list[str]]:

@@ -31,16 +31,21 @@ class Factors:
 
     inputs: tuple[Array, ...]
     signals: tuple[Array, ...]
-    _norms: Array | None = field(default=None, repr=False)
+    norms: Array | None = field(default=None, repr=False)
+    """`squared_norms`, once they are known."""
 
     def __len__(self) -> int:
         return len(self.inputs[0])
 
     def __getitem__(self, rows: Any) -> Factors:
-        pick, norms = itemgetter(rows), self._norms
+        pick, norms = itemgetter(rows), self.norms
         # Norms are not computed again: a single decision would notice.
         norms = None if norms is None else norms[rows]
-        return Factors(tuple(map(pick, self.inputs)), tuple(map(pick, self.signals)), norms)
+        return self.alike(tuple(map(pick, self.inputs)), tuple(map(pick, self.signals)), norms)
+
+    def alike(self, inputs: tuple[Array, ...], signals: tuple[Array, ...], norms: Array | None = None) -> Factors:
+        """Return features with these pairs; a subclass that knows more of its layers hands that on here."""
+        return Factors(inputs, signals, norms)
 
     @property
     def widths(self) -> tuple[tuple[int, int], ...]:
@@ -50,11 +55,12 @@ class Factors:
     @property
     def squared_norms(self) -> Array:
         """‖φ‖² of each, (n,)."""
-        if self._norms is None:
-            self._norms = self._squared_norms()
-        return self._norms
+        if self.norms is None:
+            self.norms = self.compute_norms()
+        return self.norms
 
-    def _squared_norms(self) -> Array:
+    def compute_norms(self) -> Array:
+        """Return `squared_norms`, from the factors."""
         total = _squared(self.inputs[0]) * _squared(self.signals[0])
         for a, d in zip(self.inputs[1:], self.signals[1:], strict=True):
             total += _squared(a) * _squared(d)
@@ -85,7 +91,7 @@ class Factors:
         if weights is None:
             return self
         root = np.sqrt(weights)[:, None]
-        return Factors(self.inputs, tuple(d * root for d in self.signals))
+        return self.alike(self.inputs, tuple(d * root for d in self.signals))
 
     def written(self) -> Factors:
         """Return the same features as one pair per layer, which these are; features of other forms are written out."""

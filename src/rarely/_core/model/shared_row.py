@@ -124,7 +124,7 @@ class SharedFactors(Factors):
         part = SharedFactors(self.contexts.among(rows), self.units[rows], signal, self.skip)
         return Factors(part.inputs, part.signals, self.squared_norms[rows])
 
-    def _squared_norms(self) -> Array:
+    def compute_norms(self) -> Array:
         signal, units, contexts = self.signals[0], self.units, self.contexts.squared_norms()
         own = np.einsum("ij,ij->i", signal, signal) + (0.0 if self.skip is None else self.skip**2)
         return np.asarray(own * contexts + np.einsum("ij,ij->i", units, units))

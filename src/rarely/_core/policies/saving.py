@@ -36,6 +36,10 @@ POLICIES: Registry[Any] = Registry("a policy")
 """Every kind of policy that is imported, the package's and the user's."""
 WRAPPERS: dict[str, Callable[[Any, Any], Any]] = {}
 """What other packages put around a policy and save in its file, by name: made of the policy and of what was saved."""
+MODELS: dict[str, Callable[[Any, Any], Any]] = {}
+"""How a model that is code is restored, of the one given and of what was saved, by the package that defines it."""
+MODEL_PACKAGES = ("rarely.torch",)
+"""Packages that are imported for their models, of which the first is meant where a file names none."""
 _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 """What constructors, and the parts of a policy, raise for values that no policy saves."""
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -202,8 +206,7 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: 
         raise InvalidInput("model is given to load() for a policy that was saved with one.")
     try:
         if described is not None:
-            # The package of the model is imported only here: the core knows none.
-            given["model"] = import_module("rarely.torch").model_from(model, described)
+            given["model"] = _restored_model(model, described)
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
             policy = _restored(saved, given)
         return policy if wrapper is None else WRAPPERS[wrapper["kind"]](policy, wrapper)
@@ -215,6 +218,16 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: 
             f"class that is not the one imported here: its parts do not fit ({type(error).__name__}: {error}). "
             "Use a backup."
         ) from error
+
+
+def _restored_model(given: Any, described: dict[str, Any]) -> Any:
+    """Return the model of a saved policy, which its package makes; a file may have no other package imported."""
+    package = described.get("package", MODEL_PACKAGES[0])
+    if package not in MODELS and package in MODEL_PACKAGES:
+        import_module(package)  # which adds itself
+    if package not in MODELS:
+        raise SnapshotError(f"holds a model of {package!r}; import that package before loading.")
+    return MODELS[package](given, described)
 
 
 def _restored(found: archive.Archive, others: dict[str, Any]) -> Any:
