@@ -114,8 +114,8 @@ class EnsembleLearner(Learner):
 
     @property
     def noise(self) -> float | None:
-        known = len(self.errors) and (self.members or 0) > 1
-        return float(np.sqrt(np.mean(np.square(self.errors)))) if known else None
+        judged = len(self.errors) and (self.members or 0) > 1
+        return float(np.sqrt(np.mean(np.square(self.errors)))) if judged else None
 
     def observe_contexts(self, contexts: Array, rounds: int) -> EnsembleLearner:
         return replace(self, seen=np.concatenate((self.seen, contexts))[-OFFERED:])
@@ -139,8 +139,8 @@ class EnsembleLearner(Learner):
         """Return f_m of every context, (n, M); or mean and deviation, (n, 2)."""
         how, rows, columns = {"return_std": True} if self.members is None else {}, self.scale(contexts), []
         for model in self.models:
-            found = model.predict(rows, **how)
-            columns += [np.asarray(each, np.float64) for each in (found if how else (found,))]
+            predicted = model.predict(rows, **how)
+            columns += [np.asarray(each, np.float64) for each in (predicted if how else (predicted,))]
         if any(each.shape != (len(rows),) for each in columns):
             right, got = f"an array of shape ({len(rows)},)", columns[-1].shape
             raise InvalidInput(f"{self._name} must predict one number a row, {right}; got {got}.")
@@ -167,15 +167,15 @@ class EnsembleLearner(Learner):
         for member in range(judges.shape[1]):
             rng = np.random.default_rng((self.entropy, self.fits, member))
             x, y = self.contexts, self.rewards
-            given = {} if (self.weights == 1).all() else {"sample_weight": self.weights}
+            weighing = {} if (self.weights == 1).all() else {"sample_weight": self.weights}
             if judges.shape[1] > 1:
                 more = self.prior if len(self.offered) else 0
                 rows = rng.choice(count, size + more, p=self.weights / self.weights.sum())
                 artificial = self.offered[rng.integers(max(len(self.offered), 1), size=more)]
-                x, y, given = np.concatenate((x[rows[:size]], artificial)), y[rows], {}
+                x, y, weighing = np.concatenate((x[rows[:size]], artificial)), y[rows], {}
                 judges[:, member] = np.bincount(rows[:size], minlength=count) == 0
             models.append(clone(self.estimator, rng))
-            models[-1].fit(self.scale(x), y.copy(), **given)  # which may return another thing, or change y
+            models[-1].fit(self.scale(x), y.copy(), **weighing)  # which may return another thing, or change y
             watch.step()
         trained = replace(self, models=tuple(models))
         values = trained._predictions(self.contexts)
@@ -319,8 +319,8 @@ def clone(estimator: Any, rng: np.random.Generator | None = None) -> Any:
 
 def check_takes(estimator: Any, method: str, argument: str) -> None:
     """Raise InvalidInput unless a method has an argument of that name, or hands on any."""
-    known = inspect.signature(getattr(estimator, method)).parameters
-    if argument not in known and all(each.kind is not each.VAR_KEYWORD for each in known.values()):
+    taken = inspect.signature(getattr(estimator, method)).parameters
+    if argument not in taken and all(each.kind is not each.VAR_KEYWORD for each in taken.values()):
         name = type(estimator).__name__
         raise InvalidInput(f"a single {name} must have {method}(…, {argument}=…), and has not. Use several members.")
 
@@ -333,9 +333,9 @@ def described(value: Any) -> Any:
     if not hasattr(value, "get_params") or isinstance(value, type):
         return value if isinstance(value, bool | int | float | str | None) else {"text": type(value).__name__}
     usual = {name: repr(each.default) for name, each in inspect.signature(type(value)).parameters.items()}
-    given = {name: part for name, part in value.get_params(deep=False).items() if repr(part) != usual.get(name)}
+    unusual = {name: part for name, part in value.get_params(deep=False).items() if repr(part) != usual.get(name)}
     kind = {"class": f"{type(value).__module__}:{type(value).__qualname__}"}
-    return kind | {name: described(part) for name, part in sorted(given.items())}
+    return kind | {name: described(part) for name, part in sorted(unusual.items())}
 
 
 def made(description: Any) -> Any:
@@ -343,11 +343,11 @@ def made(description: Any) -> Any:
     if not isinstance(description, dict):
         return [made(part) for part in description] if isinstance(description, list) else description
     module, _, name = description.get("class", "").partition(":")
-    known = module.partition(".")[0] in PACKAGES or module in sys.modules
-    found: Any = getattr(import_module(module), name, None) if known else None
-    if not isinstance(found, type) or not hasattr(found, "get_params"):
+    allowed = module.partition(".")[0] in PACKAGES or module in sys.modules
+    kind: Any = getattr(import_module(module), name, None) if allowed else None
+    if not isinstance(kind, type) or not hasattr(kind, "get_params"):
         raise InvalidInput(
             f"an estimator in a file must be of {', '.join(PACKAGES)} or imported before, and its parameters numbers, "
             f"texts, lists and estimators; got {name or description.get('text')}."
         )
-    return found(**{name: made(part) for name, part in description.items() if name != "class"})
+    return kind(**{name: made(part) for name, part in description.items() if name != "class"})

@@ -86,9 +86,9 @@ def test_a_world_of_a_log_has_the_noise_it_is_said_to_have_and_an_order_for_each
     assert np.std((one.rewards - one.means)[:, 0]) == pytest.approx(0.7, rel=0.12)
     assert not np.array_equal(one.means, other.means)
     np.testing.assert_array_equal(np.sort(one.means[:, 0]), np.sort(other.means[:, 0]))
-    settled = world.settle([1])
-    np.testing.assert_array_equal(settled.rounds(1, 50, 11).rewards, one.rewards[10:60])
-    np.testing.assert_array_equal(settled.rounds(2, 400).rewards, other.rewards)
+    prepared = world.with_runs([1])
+    np.testing.assert_array_equal(prepared.rounds(1, 50, 11).rewards, one.rewards[10:60])
+    np.testing.assert_array_equal(prepared.rounds(2, 400).rewards, other.rewards)
 
 
 def test_a_simulator_gets_features_as_they_are_in_the_log():

@@ -39,9 +39,9 @@ def data_command(
         names = [dataset.name for dataset in DATASETS.values() if dataset.file == path.name]
         if not names:
             raise InvalidInput(f"{path} is none of {', '.join(DATASETS)}. Name the dataset: rarely data magic --path …")
-    given = os.environ.get("RARELY_DATA") if path is None else None
-    if given and not Path(given).exists():
-        raise InvalidInput(f"RARELY_DATA names {given}, which does not exist.")
+    folder = os.environ.get("RARELY_DATA") if path is None else None
+    if folder and not Path(folder).exists():
+        raise InvalidInput(f"RARELY_DATA names {folder}, which does not exist.")
     for name in names or DATASETS:
         if name not in DATASETS:
             raise InvalidInput(f"unknown dataset {name!r}; known are {', '.join(DATASETS)}.")

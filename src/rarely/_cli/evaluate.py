@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -29,10 +30,15 @@ Id = Annotated[str | None, typer.Option("--id", help="The column that names roun
 Time = Annotated[str | None, typer.Option("--time", help="The column of times; rows are put in their order.")]
 Blocks = Annotated[Path | None, typer.Option(help="JSON of the ArmBlocks that make the policy's contexts of a row.")]
 Range = Annotated[tuple[float, float] | None, typer.Option(help="Where rewards lie, as 0 5; for rare rewards.")]
+COLUMN_OPTIONS = {name: name for name in ("arm", "reward", "probability", "ignore")} | {
+    **{"context": "features", "round": "round_column", "id": "id_column", "time": "time_column", "arm_count": "arms"}
+}
+"""Arguments of `read_log`, and the options that give them."""
 
 
 @guarded_by("Interrupted. Nothing was written.")
 def evaluate_command(
+    context: typer.Context,
     log: Annotated[Path, LogFile],
     arm: Arm = None,
     reward: Reward = None,
@@ -63,18 +69,15 @@ def evaluate_command(
     - `rarely evaluate log.csv --arm page --reward read --probability p --policy policy.rarely --blocks arms.json`
     - `rarely evaluate decisions.dsjson` — a log of Vowpal Wabbit; `obd/random/all/all.csv` of Open Bandit
     """
-    columns: dict[str, Any] = {"arm": arm, "reward": reward, "probability": probability, "context": features}
-    columns |= {"ignore": ignore, "id": id_column, "time": time_column, "arm_count": arms}
-    columns |= {"encoder": "auto" if encode else None}
-    read = past = read_log_file(log, columns, quiet=as_json)
+    read = past = read_log_file(log, columns_named(context.params), quiet=as_json)
     if blocks is not None:
         try:
             described = json.loads(blocks.read_text(encoding="utf-8"))
             make = replace(ArmBlocks.from_description(described.get("blocks", described)), columns=None)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise InvalidInput(f"{blocks} must be JSON of ArmBlocks, as describe() gives it; {error!r}.") from None
-        known: dict[str, Any] = {"propensities": past.propensities, "arm_names": past.arm_names, "rows": past.rows}
-        past = DecisionLog.from_arrays(make(past.rows), past.arms, past.rewards, **known)
+        rest: dict[str, Any] = {"propensities": past.propensities, "arm_names": past.arm_names, "rows": past.rows}
+        past = DecisionLog.from_arrays(make(past.rows), past.arms, past.rewards, **rest)
     elif policy is not None and not past.contexts.shape[2]:
         raise InvalidInput("all arms of this log share a row; give --blocks, which make the policy's contexts of it.")
     targets = {} if policy is None else {policy.name: load(policy)}
@@ -87,11 +90,17 @@ def evaluate_command(
         console.print(str(made), markup=False)
 
 
+def columns_named(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns that the options of a command name, as `read_log` takes them."""
+    columns: dict[str, Any] = {name: options.get(option) for name, option in COLUMN_OPTIONS.items()}
+    for name in ("context", "ignore"):
+        if columns[name] is not None:
+            columns[name] = [each.strip() for each in columns[name].split(",")]
+    return columns | {"encoder": "auto" if options["encode"] else None}
+
+
 def read_log_file(path: Path, columns: dict[str, Any], *, quiet: bool = False) -> DecisionLog:
     """Return the log of a file, and print how it was read, unless `quiet`, and what looked odd."""
-    for name in ("context", "ignore"):
-        if columns.get(name) is not None:
-            columns = columns | {name: [each.strip() for each in columns[name].split(",")]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ContextsWarning)  # printed below
         log = read_log(path, **columns)

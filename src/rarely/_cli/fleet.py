@@ -86,25 +86,25 @@ def update(
 @fleet_app.add("audit", "store/ logs/")
 def audit(store: Store, logs: Logs) -> None:
     """Make every logged decision again; name those that differ, and exit with 1, if an arm or a digit does."""
-    found = cluster.audit(store, logs)
-    differing = (f"{id}: {'another arm' if math.isinf(by) else by}" for id, by in found.items())
-    console.print("\n".join(differing) or "Every decision is the same.", markup=False)
-    raise typer.Exit(bool(found))
+    differences = cluster.audit(store, logs)
+    lines = (f"{id}: {'another arm' if math.isinf(by) else by}" for id, by in differences.items())
+    console.print("\n".join(lines) or "Every decision is the same.", markup=False)
+    raise typer.Exit(bool(differences))
 
 
 @fleet_app.add("report", "night1/ night2/")
 def report(decisions: Decisions) -> None:
     """Show what the updates on these decisions found and did, and whether each version paid more than the last."""
-    found: dict[int, dict[str, Any]] = {}
+    reports: dict[int, dict[str, Any]] = {}
     for folder in map(Folder.at, decisions):
         for name in folder.names("_update-"):
             one = json.loads(folder.read(name))["report"]
-            found[one["number"]] = one
-    if not found:
+            reports[one["number"]] = one
+    if not reports:
         raise InvalidInput("these folders must have been part of an update; none was.")
     counts = ("rounds", "joined", "late", "duplicate", "conflicting", "invalid", "unknown", "repeated", "open")
     body, before = [], None
-    for _, one in sorted(found.items()):
+    for _, one in sorted(reports.items()):
         gain = "" if before is None else _interval(one["mean"] - before["mean"], one["error"], before["error"])
         did = "accepted" if one["record"]["accepted"] else f"rejected: {one['record']['reason']}"
         mean = _interval(one["mean"], one["error"])

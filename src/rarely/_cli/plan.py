@@ -90,34 +90,31 @@ def plan_command(
     console.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
 
 
-def _plan_updates(horizon: int, batches: str | None, out: Path, **given: Any) -> tuple[str, list[Path]]:
-    own = {"hidden": given["hidden"], "training": given["steps"], "ridge": given["ridge"]}
-    settings = {name: value for name, value in own.items() if value is not None}
-    Maker(given["policy"], settings)  # refused now rather than after a long file is read
-    most = min(horizon, given["max_rounds"]) - 1
+def _plan_updates(horizon: int, batches: str | None, out: Path, **options: Any) -> tuple[str, list[Path]]:
+    named = {"hidden": options["hidden"], "training": options["steps"], "ridge": options["ridge"]}
+    settings = {name: value for name, value in named.items() if value is not None}
+    Maker(options["policy"], settings)  # refused now rather than after a long file is read
+    most = min(horizon, options["max_rounds"]) - 1
     counts = None if batches is None else whole_numbers("--batches", batches, 2, most)
-    columns = {name: given[name] for name in ("ignore", "arm", "reward", "probability")}
-    columns |= {"arm_count": given["arms"], "context": given["features"], "round": given["round_column"]}
-    columns |= {"id": given["id_column"], "time": given["time_column"], "encoder": "auto" if given["encode"] else None}
-    source = _source(given["log"], given["world"], columns)
+    source = _source(options["log"], options["world"], evaluate.columns_named(options))
     with Stages("reading") as stages:
         made = plan(
             source,
             horizon=horizon,
             settings=settings,
             batches=counts,
-            runs=given["runs"] or 10,
-            jobs=given["jobs"] or cores(),
+            runs=options["runs"] or 10,
+            jobs=options["jobs"] or cores(),
             progress=stages,
-            **{name: given[name] for name in ("noise", "policy", "max_rounds", "seed")},
+            **{name: options[name] for name in ("noise", "policy", "max_rounds", "seed")},
         )
     from rarely.planning.report import write_plan
 
     return made.text(), write_plan(made, out)
 
 
-def _plan_trial(trial: str, power: float | None, width: float | None, out: Path, **given: Any) -> Any:
-    if given["log"] is not None or given["world"] is not None:
+def _plan_trial(trial: str, power: float | None, width: float | None, out: Path, **options: Any) -> Any:
+    if options["log"] is not None or options["world"] is not None:
         raise InvalidInput("--trial is simulated from its mean rewards: give no log and no --world with it.")
     try:
         means = [float(mean) for mean in trial.split(",")]
@@ -129,12 +126,12 @@ def _plan_trial(trial: str, power: float | None, width: float | None, out: Path,
             means,
             power=0.8 if power is None and width is None else power,
             width=width,
-            patients=None if given["patients"] is None else whole_numbers("--patients", given["patients"], 10),
-            looks=whole_numbers("--looks", given["looks"]),
-            policy=kinds[given["policy"]],
-            runs=given["runs"] or 200,
+            patients=None if options["patients"] is None else whole_numbers("--patients", options["patients"], 10),
+            looks=whole_numbers("--looks", options["looks"]),
+            policy=kinds[options["policy"]],
+            runs=options["runs"] or 200,
             progress=stages,
-            **{name: given[name] for name in ("noise", "spending", "least", "seed")},
+            **{name: options[name] for name in ("noise", "spending", "least", "seed")},
         )
     from rarely.planning.report import write_trial
 

@@ -57,8 +57,8 @@ class Folder:
 
     def _files(self) -> Iterator[Any]:
         fs = pyarrow("fs")
-        found = self.system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
-        return (info for info in found if info.type == fs.FileType.File)
+        entries = self.system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        return (info for info in entries if info.type == fs.FileType.File)
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -124,11 +124,11 @@ class Rows:
             try:
                 with folder.system.open_input_file(path) as file:
                     meta = parquet.read_metadata(file)
-                    known = set(meta.schema.to_arrow_schema().names)
+                    names = set(meta.schema.to_arrow_schema().names)
             except (OSError, pyarrow().ArrowInvalid) as error:
                 raise InvalidInput(f"{os.fspath(url)} must be a Parquet file or a folder of them: {error}") from error
-            if lacking := [name for name in columns if name not in known]:
-                raise InvalidInput(f"{path} must have the column {lacking[0]!r}; it has {', '.join(sorted(known))}.")
+            if lacking := [name for name in columns if name not in names]:
+                raise InvalidInput(f"{path} must have the column {lacking[0]!r}; it has {', '.join(sorted(names))}.")
             counted.append((path, meta.num_rows))
         return cls(folder.system, tuple(counted))
 
@@ -146,8 +146,8 @@ class Rows:
 
     def changed(self) -> list[tuple[int, int]]:
         """Return when each file was changed last, and its size."""
-        found = self.system.get_file_info([path for path, _ in self.files])
-        return [(info.mtime_ns or 0, info.size) for info in found]
+        entries = self.system.get_file_info([path for path, _ in self.files])
+        return [(info.mtime_ns or 0, info.size) for info in entries]
 
 
 def _between(file: Any, start: int, stop: int, columns: Sequence[str] | None) -> Iterator[Any]:

@@ -35,10 +35,10 @@ from rarely.extend import Array
 from rarely.extend.checks import InvalidContexts, InvalidInput, as_number, shown
 
 Values = NDArray[Any] | list[Any]
-Kind = Literal["number", "date", "category", "hash"]
+ColumnKind = Literal["number", "date", "category", "hash"]
 DAY = np.timedelta64(1, "D")
 CYCLES = {"week": 7.0, "year": 365.2425, "day": 1.0}
-"""Days."""
+"""Days that each takes."""
 
 
 class Table(NamedTuple):
@@ -77,14 +77,12 @@ def read_table(table: Any, what: str, error: type[InvalidInput] = InvalidContext
             f"dict; got {shown(table)}."
         )
     check_distinct(names, what, error)
-    found = {
-        name: _values(column, f"{what}: column {name}", error) for name, column in zip(names, columns, strict=True)
-    }
-    lengths = {*map(len, found.values())}
+    by_name = {name: _values(each, f"{what}: column {name}", error) for name, each in zip(names, columns, strict=True)}
+    lengths = {*map(len, by_name.values())}
     if len(lengths) != 1:
-        sizes = ", ".join(f"{name} has {len(values)}" for name, values in found.items()) or "there are none"
+        sizes = ", ".join(f"{name} has {len(values)}" for name, values in by_name.items()) or "there are none"
         raise error(f"the columns of {what} must have equally many rows; {sizes}.")
-    return Table(found, lengths.pop(), single)
+    return Table(by_name, lengths.pop(), single)
 
 
 def check_distinct(names: Sequence[str], what: str, error: type[InvalidInput]) -> None:
@@ -126,12 +124,12 @@ def _columns(table: Any) -> tuple[list[str] | None, Sequence[Any]]:
 
 
 def _values(column: Any, what: str, error: type[InvalidInput]) -> Values:
-    found = column if type(column) in (np.ndarray, list) else _converted(column)
-    if isinstance(found, np.ndarray) and found.ndim == 1:
-        return found if found.dtype.kind in "fiubMm" else found.tolist()
-    if not isinstance(found, list):
+    values = column if type(column) in (np.ndarray, list) else _converted(column)
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return values if values.dtype.kind in "fiubMm" else values.tolist()
+    if not isinstance(values, list):
         raise error(f"{what} must hold one value for each row, in a list or an array; got {shown(column)}.")
-    return found
+    return values
 
 
 def _converted(column: Any) -> Any:
@@ -160,19 +158,19 @@ class Column:
     """A fitted column."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     gaps: bool
     """Whether the sample had gaps, which are marked then."""
     median: float = 0.0
-    """Of numbers, or of dates in days since 1970."""
+    """The median of numbers, or of dates in days since 1970."""
     cycles: tuple[str, ...] = ()
-    """Of a date."""
+    """The cycles of a date."""
     values: tuple[str, ...] = ()
-    """Of a category, in order."""
+    """The values of a category, in order."""
     buckets: int = 0
 
     @classmethod
-    def fit(cls, name: str, values: Values, kind: Kind, buckets: int) -> Column:
+    def fit(cls, name: str, values: Values, kind: ColumnKind, buckets: int) -> Column:
         """Return the column fitted to a sample."""
         gaps = any(map(is_gap, values))
         if kind == "number":
@@ -189,13 +187,13 @@ class Column:
     def names(self) -> tuple[str, ...]:
         """Names of the numbers that it becomes."""
         parts = [f"{part} of {cycle}" for cycle in self.cycles for part in ("sine", "cosine")]
-        own = {
+        names = {
             "number": [self.name],
             "date": [f"{self.name} ({part})" for part in ("days", *parts)],
             "category": [*(f"{self.name}={value}" for value in self.values), f"{self.name} (unknown)"],
             "hash": [*(f"{self.name}#{bucket}" for bucket in range(self.buckets)), f"{self.name} (unknown)"],
         }[self.kind]
-        return (*own, f"{self.name} (missing)") if self.gaps else tuple(own)
+        return (*names, f"{self.name} (missing)") if self.gaps else tuple(names)
 
     def encode(self, values: Values, out: Array) -> str | None:
         """Write (n, len(names)) numbers over zeros, NaN in the first for a gap to fill; name a value not known."""
@@ -235,7 +233,7 @@ class Column:
             part[gaps, 0] = self.median
 
 
-def kind_of(values: Values, max_categories: int) -> Kind:
+def kind_of(values: Values, max_categories: int) -> ColumnKind:
     """Return the kind of a column by its first value that is not a gap."""
     if isinstance(values, np.ndarray):
         return "date" if values.dtype.kind == "M" else "number"

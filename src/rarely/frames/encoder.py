@@ -22,7 +22,7 @@ from rarely.extend.checks import (
     shown,
 )
 from rarely.extend.provisional import all_finite
-from rarely.frames.columns import Column, Kind, Table, Values, WrongValue, is_gap, key_of, kind_of, read_table
+from rarely.frames.columns import Column, ColumnKind, Table, Values, WrongValue, is_gap, key_of, kind_of, read_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class FrameEncoder:
         cls,
         frame: Any,
         *,
-        kinds: Mapping[str, Kind] | None = None,
+        kinds: Mapping[str, ColumnKind] | None = None,
         ignore: Iterable[str] = (),
         max_categories: int = 32,
         buckets: int = 64,
@@ -83,10 +83,10 @@ class FrameEncoder:
         check_whole("buckets", buckets, 2)
         if isinstance(ignore, str) or not isinstance(ignore, Iterable) or not isinstance(kinds, Mapping | None):
             raise InvalidInput(f"ignore must be a list of columns, kinds a dict; got {shown(ignore)}, {shown(kinds)}.")
-        table, given, left_out = read_table(frame, "the sample"), dict(kinds or {}), tuple(map(str, ignore))
-        _check_names((*given, *left_out), table.columns, "the sample must have the column")
+        table, named, left_out = read_table(frame, "the sample"), dict(kinds or {}), tuple(map(str, ignore))
+        _check_names((*named, *left_out), table.columns, "the sample must have the column")
         read = {name: values for name, values in table.columns.items() if name not in left_out}
-        columns = tuple(_fitted(name, read[name], given.get(name), max_categories, buckets) for name in read)
+        columns = tuple(_fitted(name, read[name], named.get(name), max_categories, buckets) for name in read)
         if not columns:
             raise InvalidContexts("a table must have at least one column that is not ignored; the sample has none.")
         new = cls(columns, Affine.identity(1), left_out)
@@ -122,8 +122,8 @@ class FrameEncoder:
     def transform(self, frame: Any) -> Array:
         """Return the numbers of n rows, (n, d), of a table that may have other columns besides, as a log has."""
         table = read_table(frame, "the table")
-        own = {name: values for name, values in table.columns.items() if name in self.slices}
-        return self._encoded(table._replace(columns=own), "the table")
+        read = {name: values for name, values in table.columns.items() if name in self.slices}
+        return self._encoded(table._replace(columns=read), "the table")
 
     def _encoded(self, table: Table, what: str) -> Array:
         if table.columns.keys() != self.slices.keys():
@@ -169,33 +169,33 @@ class FrameEncoder:
     def from_description(cls, description: dict[str, Any]) -> FrameEncoder:
         """Return the encoder that `describe` described."""
         tuples = [{name: tuple(each[name]) for name in ("cycles", "values")} for each in description["columns"]]
-        columns = (Column(**each | own) for each, own in zip(description["columns"], tuples, strict=True))
+        columns = (Column(**each | some) for each, some in zip(description["columns"], tuples, strict=True))
         return cls(tuple(columns), Affine(**description["scale"]), tuple(description["ignore"]))
 
 
-def _fitted(name: str, values: Values, kind: Kind | None, max_categories: int, buckets: int) -> Column:
+def _fitted(name: str, values: Values, kind: ColumnKind | None, max_categories: int, buckets: int) -> Column:
     """Return one column fitted to the sample."""
-    known = [value for value in values if not is_gap(value)]
-    if not known:
+    stated = [value for value in values if not is_gap(value)]
+    if not stated:
         raise InvalidContexts(f"column {name!r} of the sample must have a value; all are gaps. Give ignore=[{name!r}].")
     try:
         kind = kind_of(values, max_categories) if kind is None else kind
-        check_choice(f"the kind of {name!r}", kind, Kind)
-        if kind == "hash" and len(known) == len({*map(key_of, known)}):
-            event = f"column {name!r}: all {len(known)} values differ, as ids do, which say nothing about new rows."
+        check_choice(f"the kind of {name!r}", kind, ColumnKind)
+        if kind == "hash" and len(stated) == len({*map(key_of, stated)}):
+            event = f"column {name!r}: all {len(stated)} values differ, as ids do, which say nothing about new rows."
             warnings.warn(f"{event} Leave it out with ignore=[{name!r}] if it is one.", ContextsWarning, stacklevel=4)
         return Column.fit(name, values, kind, buckets)
     except WrongValue as error:
         raise _refusal(error, name, "the sample") from None
 
 
-def _check_names(wanted: Iterable[str], known: Collection[str], rule: str) -> None:
-    """Raise InvalidContexts for a name that is not a known one, with the nearest that is."""
+def _check_names(wanted: Iterable[str], columns: Collection[str], rule: str) -> None:
+    """Raise InvalidContexts for a name that no column has, with the nearest that one has."""
     for name in wanted:
-        if name not in known:
+        if name not in columns:
             raise InvalidContexts(
-                f"{rule} {name!r}; the columns are {', '.join(known)}. {nearest(name, known)}Leave out columns that do "
-                "not matter with FrameEncoder.fit(frame, ignore=[…])."
+                f"{rule} {name!r}; the columns are {', '.join(columns)}. {nearest(name, columns)}Leave out columns "
+                "that do not matter with FrameEncoder.fit(frame, ignore=[…])."
             )
 
 

@@ -123,10 +123,10 @@ class FramePolicy:
         'rum'
         """
         make, by_user, by_item = cast(Any, kind), _encoder(users, ignore), _encoder(items, ignore)
-        given = _settings(_blocks(by_user, by_item, arms, layout), by_item) | settings
-        policy = cls(make(**given), by_user, by_item, arms, layout)
+        settings = _settings(_blocks(by_user, by_item, arms, layout), by_item) | settings
+        policy = cls(make(**settings), by_user, by_item, arms, layout)
         if rewards is not None:
-            policy.policy = kind.from_log(policy._past(users, items, chosen), rewards, **given)
+            policy.policy = kind.from_log(policy._past(users, items, chosen), rewards, **settings)
         return policy
 
     def _past(self, users: Any, items: Any, chosen: Any) -> Array:
@@ -151,9 +151,9 @@ class FramePolicy:
             A table: the arms of each round; or a list of tables, one for each round. What `policy.items(table)`
             returned may be given instead of the table, and is not encoded again.
         """
-        for name, given in (("users", users), ("items", items)):
-            if (given is None) != (getattr(self, name) is None):
-                raise InvalidContexts(f"{name} must {'not ' if given is not None else ''}be given to this policy.")
+        for name, table in (("users", users), ("items", items)):
+            if (table is None) != (getattr(self, name) is None):
+                raise InvalidContexts(f"{name} must {'not ' if table is not None else ''}be given to this policy.")
         rows = self._rows(users)
         if not isinstance(items, list | tuple) or all(isinstance(item, dict) for item in items):
             return self._placed(rows, self._features(items))
@@ -251,8 +251,8 @@ def _encoder(table: Any, ignore: Sequence[str]) -> FrameEncoder | None:
     """Return the encoder given, or that of a sample without those of the columns to ignore that it has."""
     if table is None or isinstance(table, FrameEncoder):
         return table
-    known = read_table(table, "the sample").columns if ignore else ()
-    return FrameEncoder.fit(table, ignore=[name for name in ignore if name in known])
+    columns = read_table(table, "the sample").columns if ignore else ()
+    return FrameEncoder.fit(table, ignore=[name for name in ignore if name in columns])
 
 
 def _blocks(

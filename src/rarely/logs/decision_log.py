@@ -153,7 +153,7 @@ class DecisionLog:
         names, arm_names = _read_names("names", names), _read_names("arm_names", arm_names)
         if probabilities is not None and propensities is not None:
             raise InvalidLog("give either probabilities, (n, K), or propensities, (n,), of the chosen arms alone.")
-        width, present, given = _read_offered(contexts, mask, rows, arm_count)
+        width, present, arm_contexts = _read_offered(contexts, mask, rows, arm_count)
         count = len(rows) if present is None else len(present)
         picked, values, table = _read_outcomes(arms, rewards, count, width)
         if arms is None and not (probabilities is None and propensities is None):
@@ -163,12 +163,12 @@ class DecisionLog:
         available = np.ones((count, width), np.bool_) if present is None else present
         chosen, chances = _read_chances(picked, probabilities, propensities, available)
         numbers, log = np.arange(1, count + 1), cls()
-        columns: dict[str, Any] = {"rounds": numbers, "arms": picked, "propensities": chosen, "contexts": given}
+        columns: dict[str, Any] = {"rounds": numbers, "arms": picked, "propensities": chosen, "contexts": arm_contexts}
         columns |= {"versions": np.full(count, LOGGED), "shared": None if rows is None else _read_rows(rows, count)}
         log._state = log._state.with_rounds(width, present if probabilities is None else available, chances, columns)
         log._table, log.names, log.arm_names = table, names, arm_names
-        if values is not None and (known := ~np.isnan(values)).any():
-            log.observe(rounds=numbers[known], rewards=values[known])
+        if values is not None and (rewarded := ~np.isnan(values)).any():
+            log.observe(rounds=numbers[rewarded], rewards=values[rewarded])
         return log
 
     @classmethod
@@ -235,9 +235,8 @@ class DecisionLog:
         """
         check_whole("arm_count", arm_count, 1, besides=(None,))
         table = open_table(frame)
-        given: dict[Role, str | None] = {"arm": arm, "reward": reward, "probability": probability, "round": round}
-        given |= {"id": id, "time": time}
-        roles = {role: name for role, name in given.items() if name is not None}
+        named: dict[Role, str | None] = {"arm": arm, "reward": reward, "probability": probability, "round": round}
+        roles = {role: name for role, name in (named | {"id": id, "time": time}).items() if name is not None}
         read = read_columns(table, context, ignore, roles, encoder, frame)
         log = cls._of_arm_rows(table.name, read, arm_count) if round else cls._of_rows(table.name, read, arm_count)
         check_whole("arms", log.arm_count, 2)
@@ -254,12 +253,17 @@ class DecisionLog:
             raise InvalidLog(f"{name}: a reward or a probability is an arm's; name the arm's column too.")
         if arm_count is None and chosen is None:
             raise InvalidLog(f"{name} does not say how many arms there are; give arm_count (--arms) or its column.")
-        known = () if chosen is None else chosen.values
-        if arm_count is not None and len(known) > arm_count:
-            raise InvalidLog(f"{name}: {len(known)} arms were chosen, more than the {arm_count} given.")
-        arms, rewards = None if chosen is None else chosen.codes, read.numbers.get("reward")
-        given: dict[str, Any] = {"propensities": read.numbers.get("probability"), "rows": read.context}
-        return cls.from_arrays(None, arms, rewards, arm_names=known, arm_count=arm_count or len(known), **given)
+        names = () if chosen is None else chosen.values
+        if arm_count is not None and len(names) > arm_count:
+            raise InvalidLog(f"{name}: {len(names)} arms were chosen, more than the {arm_count} given.")
+        return cls.from_arrays(
+            arms=None if chosen is None else chosen.codes,
+            rewards=read.numbers.get("reward"),
+            propensities=read.numbers.get("probability"),
+            rows=read.context,
+            arm_count=arm_count or len(names),
+            arm_names=names,
+        )
 
     @classmethod
     def _of_arm_rows(cls, name: str, read: Columns, arm_count: int | None) -> DecisionLog:
@@ -286,25 +290,21 @@ class DecisionLog:
 
     # --- writing
 
-    def record(self, contexts: Any, decision: Decision, *, rows: Any = None) -> None:
+    def record(self, contexts: Any, decision: Decision, *, rows: Any = None, unknown: bool = False) -> None:
         """Keep one decision, or n, with the contexts that `select` was given.
 
         `rows` is (r,) or (n, r): what all arms of a round share, such as the row that `ArmBlocks` made the
-        contexts of.
+        contexts of. With `unknown` the probabilities of arms that were not chosen may be NaN.
         """
-        self._record(contexts, decision, rows)
-
-    def _record(self, contexts: Any, decision: Decision, rows: Any, *, unknown: bool = False) -> None:
-        """Do what `record` does; with `unknown` the probabilities of arms that were not chosen may be NaN."""
         state, several = self._state, read_decision(decision)
         if len(self) and (state.contexts is None or self._table is not None):
             raise InvalidLog("a log of rows alone, or of every arm's rewards, takes no decision; record it in another.")
         present = ~np.isnan(several.means)
-        given = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
+        offered = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
         self._check_new(several.rounds)
         check_probabilities(several, present, unknown=unknown)
         columns: dict[str, Any] = {"rounds": several.rounds, "versions": several.versions, "arms": several.arms}
-        columns |= {"propensities": np.atleast_1d(several.propensity), "contexts": given}
+        columns |= {"propensities": np.atleast_1d(several.propensity), "contexts": offered}
         columns["shared"] = self._read_shared(rows, len(present))
         after = state.with_rounds(present.shape[1], present, several.probabilities, columns)
         lot = () if several.held_out is None else several.rounds[np.atleast_1d(several.held_out)].tolist()
@@ -411,7 +411,7 @@ class DecisionLog:
         state = self._state
         if state.stores_arms:
             return self._padded(state.chances.view, 0.0)
-        return known_chances(state.propensities.view, state.arms.view, self.present)
+        return implied_chances(state.propensities.view, state.arms.view, self.present)
 
     @property
     def present(self) -> BoolArray:
@@ -454,8 +454,8 @@ class DecisionLog:
     # --- checks that need the log
 
     def _check_new(self, numbers: IntArray) -> None:
-        found, counts = np.unique(numbers, return_counts=True)
-        again = found[(counts > 1) | (self._state.places_of(found) != UNKNOWN)]
+        distinct, counts = np.unique(numbers, return_counts=True)
+        again = distinct[(counts > 1) | (self._state.places_of(distinct) != UNKNOWN)]
         if len(again):
             raise InvalidLog(f"a round is recorded once, and round {again[0]} came twice. Use one log for each policy.")
 
@@ -467,13 +467,13 @@ class DecisionLog:
             ("version", state.versions.view[places], decision.versions, 0),
             ("probability of the arm", state.propensities.view[places], chances_of_chosen(decision), SUM_TOLERANCE),
         ]
-        for name, recorded, given, tolerance in facts:
-            other = np.flatnonzero(np.abs(recorded - given) > tolerance)
+        for name, recorded, decided, tolerance in facts:
+            other = np.flatnonzero(np.abs(recorded - decided) > tolerance)
             if len(other):
                 i = other[0]
                 raise WrongDecision(
                     f"a reward must belong to a decision on record; the {name} on record for round "
-                    f"{decision.rounds[i]} is {recorded[i]}, and this decision has {given[i]}. Either another policy "
+                    f"{decision.rounds[i]} is {recorded[i]}, and this decision has {decided[i]}. Either another policy "
                     "made the decision, or the policy was loaded from a file and decided that round again. If the "
                     "reward does belong to the round on record, call observe(rounds=[…], rewards=[…])."
                 )
@@ -549,8 +549,8 @@ class LogState:
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         forks: dict[str, Any] = {name: value.fork() for name, value in mine.items() if isinstance(value, GrowableArray)}
         if not start:
-            first = {name: columns[name] for name in ("contexts", "shared")}
-            forks |= {name: GrowableArray(given.shape[1]) for name, given in first.items() if given is not None}
+            first = {name: columns[name] for name in ("contexts", "shared") if columns[name] is not None}
+            forks |= {name: GrowableArray(rows.shape[1]) for name, rows in first.items()}
         state = replace(self, **forks, width=max(self.width, width))
         new = columns | {"rewards": np.full(len(rounds), np.nan)}
         if present is not None and chances is not None:
@@ -566,8 +566,8 @@ class LogState:
         """Return where rounds lie, by their numbers; UNKNOWN where the log has none of that number."""
         places = np.array([self.places.get(number, UNKNOWN) for number in numbers.tolist()], np.int64)
         places[places >= len(self)] = UNKNOWN
-        found = np.flatnonzero(places != UNKNOWN)
-        places[found[self.rounds.view[places[found]] != numbers[found]]] = UNKNOWN
+        inside = np.flatnonzero(places != UNKNOWN)
+        places[inside[self.rounds.view[places[inside]] != numbers[inside]]] = UNKNOWN
         return places
 
 
@@ -618,35 +618,35 @@ def _read_outcomes(arms: Any, rewards: Any, count: int, width: int) -> tuple[Int
         return picked, values, None
     if values.shape != (count, width):
         raise InvalidReward(f"without chosen arms rewards must have shape {(count, width)}; got {values.shape}.")
-    known = ~np.isnan(values)
-    if (known.sum(axis=1) > 1).any():
+    rewarded = ~np.isnan(values)
+    if (rewarded.sum(axis=1) > 1).any():
         return picked, None, values
-    places, found = np.nonzero(known)
-    picked[places] = found
-    return picked, np.where(known.any(axis=1), np.nansum(values, axis=1), np.nan), None
+    places, chosen = np.nonzero(rewarded)
+    picked[places] = chosen
+    return picked, np.where(rewarded.any(axis=1), np.nansum(values, axis=1), np.nan), None
 
 
 def _read_chances(arms: IntArray, probabilities: Any, propensities: Any, present: BoolArray) -> tuple[Array, Array]:
     """Return the probabilities (n,) of the chosen arms and (n, K) of all; NaN if neither is given."""
     if probabilities is None and propensities is None:
         _check_arms(arms, present.shape[1])
-        known = np.flatnonzero(arms != UNKNOWN)
-        if len(absent := known[~present[known, arms[known]]]):
+        chosen = np.flatnonzero(arms != UNKNOWN)
+        if len(absent := chosen[~present[chosen, arms[chosen]]]):
             raise InvalidLog(f"a chosen arm must be there; arm {arms[absent[0]]} of round {absent[0] + 1} is masked.")
         return np.full(len(arms), np.nan), np.where(present, np.nan, 0.0)
     if probabilities is None:
-        given = read_real(propensities, "propensities", InvalidLog)
-        if given.shape != arms.shape:
-            raise InvalidLog(f"propensities must be one number for each round, {arms.shape}; got {given.shape}.")
-        if (bad := np.flatnonzero(~((given > 0) & (given <= 1)))).size:
-            first = f"that of round {bad[0] + 1} (row {bad[0]}) is {given[bad[0]]}{_others(bad)}"
+        numbers = read_real(propensities, "propensities", InvalidLog)
+        if numbers.shape != arms.shape:
+            raise InvalidLog(f"propensities must be one number for each round, {arms.shape}; got {numbers.shape}.")
+        if (bad := np.flatnonzero(~((numbers > 0) & (numbers <= 1)))).size:
+            first = f"that of round {bad[0] + 1} (row {bad[0]}) is {numbers[bad[0]]}{_others(bad)}"
             raise InvalidLog(f"propensities must be above 0 and at most 1; {first}.")
         _check_arms(arms, present.shape[1], lowest=0)
-        chances = known_chances(given, arms, present)
+        chances = implied_chances(numbers, arms, present)
     else:
         chances = read_real(probabilities, "probabilities", InvalidLog)
-    blank, numbers = np.where(present, 0.0, np.nan), np.arange(1, len(arms) + 1)
-    decision = read_decision(Decision(arms, blank, blank, np.full(len(arms), LOGGED), numbers, chances))
+    blank, rounds = np.where(present, 0.0, np.nan), np.arange(1, len(arms) + 1)
+    decision = read_decision(Decision(arms, blank, blank, np.full(len(arms), LOGGED), rounds, chances))
     check_probabilities(decision, present, unknown=probabilities is None)
     return np.atleast_1d(decision.propensity), chances
 
@@ -715,7 +715,7 @@ def _check_arms(arms: IntArray, width: int, lowest: int = UNKNOWN) -> None:
         raise InvalidLog(f"arms must be 0 … {width - 1}; round {outside[0] + 1} has {arms[outside[0]]}.")
 
 
-def known_chances(propensities: Array, arms: IntArray, present: BoolArray) -> Array:
+def implied_chances(propensities: Array, arms: IntArray, present: BoolArray) -> Array:
     """Return (n, K): the chosen arms' probabilities, and those of other arms where they follow; NaN elsewhere.
 
     They follow where the chosen arm's is 1 or one other arm is available.
@@ -764,14 +764,14 @@ def _last_axis(contexts: Any) -> int:
 def check_probabilities(decision: Decision, present: BoolArray, *, unknown: bool = False) -> None:
     """Refuse probabilities that no arm can have been drawn from; NaN only of arms not chosen, if some are unknown."""
     chances, arms = decision.probabilities, decision.arms
-    open_ = np.isnan(chances) & present & unknown
-    if (bad := np.flatnonzero(~(open_ | ((chances >= 0) & (present | (chances == 0)))).all(axis=1))).size:
+    unstated = np.isnan(chances) & present & unknown
+    if (bad := np.flatnonzero(~(unstated | ((chances >= 0) & (present | (chances == 0)))).all(axis=1))).size:
         raise InvalidLog(
             "probabilities must be one number of at least 0 for each arm, and 0 where no arm is; those of round "
             f"{decision.rounds[bad[0]]} are {chances[bad[0]].tolist()}."
         )
-    sums = np.where(open_, 0.0, chances).sum(axis=1)
-    off = np.flatnonzero(~((np.abs(sums - 1) <= SUM_TOLERANCE) | (open_.any(axis=1) & (sums < 1))))
+    sums = np.where(unstated, 0.0, chances).sum(axis=1)
+    off = np.flatnonzero(~((np.abs(sums - 1) <= SUM_TOLERANCE) | (unstated.any(axis=1) & (sums < 1))))
     if len(off):
         raise InvalidLog(f"probabilities must sum to 1; in round {decision.rounds[off[0]]} they sum to {sums[off[0]]}.")
     never = np.flatnonzero(~(chances_of_chosen(decision) > 0))

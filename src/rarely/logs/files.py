@@ -111,22 +111,22 @@ def read_log(source: Any, **columns: Any) -> DecisionLog:
     >>> read_log({"action": [1, 0], "reward": [1, 0], "pscore": [0.5, 0.25], "context": [[3.0], [4.0]]})
     <DecisionLog: 2 rounds, 0 rewards missing>
     """
-    given = {name: value for name, value in columns.items() if value is not None}
-    if {"arm", "reward", "round"} & given.keys():
-        return DecisionLog.from_frame(source, **given)
+    named = {name: value for name, value in columns.items() if value is not None}
+    if {"arm", "reward", "round"} & named.keys():
+        return DecisionLog.from_frame(source, **named)
     if isinstance(source, Mapping) and {"action", "reward", "context"} <= source.keys():
-        check_names("a bandit_feedback", given, ())
+        check_names("a bandit_feedback", named, ())
         return _of_feedback(source)
     if isinstance(source, str | os.PathLike) and not path_of(source).endswith(".parquet"):
         first = next((line.strip() for _, line in lines_of(source) if line.strip()), "")
         if re.match(r"""(shared\b[^|,]*|\d+:[^|,]*|'[^|,]*)?\||\{.*"_(label|multi)""", first):
-            check_names("a log of Vowpal Wabbit", given, ("arm_count", "ignore"))
-            return read_vowpal_wabbit(source, **given)
+            check_names("a log of Vowpal Wabbit", named, ("arm_count", "ignore"))
+            return read_vowpal_wabbit(source, **named)
     table = open_table(source)
     if {*WHOLE, "propensity"} <= {*table.header}:
-        check_names("a log that write_log wrote", given, ())
+        check_names("a log that write_log wrote", named, ())
         return _log_of(table)
-    return DecisionLog.from_frame(source, **given)
+    return DecisionLog.from_frame(source, **named)
 
 
 def bandit_feedback(log: DecisionLog) -> dict[str, Any]:
@@ -176,19 +176,19 @@ def _of_feedback(feedback: Mapping[str, Any]) -> DecisionLog:
     """Return the log of a `bandit_feedback`; where it has several positions, a column for each joins the context."""
     arms = read_whole(feedback["action"], "action", InvalidLog)
     rows = read_real(feedback["context"], "context", InvalidLog)
-    given, chances = feedback.get("position"), feedback.get("pi_b")
-    places = np.zeros(len(arms), np.int64) if given is None else read_whole(given, "position", InvalidLog)
+    position, chances = feedback.get("position"), feedback.get("pi_b")
+    places = np.zeros(len(arms), np.int64) if position is None else read_whole(position, "position", InvalidLog)
     if not len(arms) or places.shape != arms.shape or places.min() < 0:
-        raise InvalidLog(f"a bandit_feedback needs a position of at least 0 for each action; got {given}.")
-    known: dict[str, Any] = {"propensities": feedback.get("pscore")}
+        raise InvalidLog(f"a bandit_feedback needs a position of at least 0 for each action; got {position}.")
+    drawn: dict[str, Any] = {"propensities": feedback.get("pscore")}
     if chances is not None:
         chances = read_real(chances, "pi_b", InvalidLog)
         if chances.ndim != 3 or len(chances) != len(arms) or chances.shape[2] <= places.max():
             raise InvalidLog(f"pi_b must have shape ({len(arms)}, K, {places.max() + 1} or more); got {chances.shape}.")
-        known = {"probabilities": chances[np.arange(len(arms)), :, places]}
+        drawn = {"probabilities": chances[np.arange(len(arms)), :, places]}
     rows = np.hstack([rows, np.eye(places.max() + 1)[places]]) if places.any() else rows
     count = int(feedback.get("n_actions") or arms.max() + 1)
-    return DecisionLog.from_arrays(None, arms, feedback["reward"], rows=rows, arm_count=count, **known)
+    return DecisionLog.from_arrays(None, arms, feedback["reward"], rows=rows, arm_count=count, **drawn)
 
 
 def _columns_of(log: DecisionLog) -> Arrays:
@@ -235,14 +235,14 @@ def _log_of(table: NamedRows) -> DecisionLog:
     blank, chances = np.where(absent, np.nan, 0.0), np.where(absent, 0.0, probabilities)
     decision = Decision(columns["arm"], blank, blank, columns["version"], columns["round"], chances)
     log = DecisionLog()
-    log._record(contexts, decision, rows if width else None, unknown=True)
+    log.record(contexts, decision, rows=rows if width else None, unknown=True)
     if (bad := np.flatnonzero(log.propensities != columns["propensity"])).size:
         raise InvalidLog(
             "propensity must be the probability of the chosen arm in every row of a table; in that of round "
             f"{log.rounds[bad[0]]} they are {columns['propensity'][bad[0]]} and {log.propensities[bad[0]]}."
         )
-    known = ~np.isnan(columns["reward"])
-    log.observe(rounds=columns["round"][known], rewards=columns["reward"][known])
+    rewarded = ~np.isnan(columns["reward"])
+    log.observe(rounds=columns["round"][rewarded], rewards=columns["reward"][rewarded])
     return log
 
 
@@ -301,18 +301,18 @@ def read_vowpal_wabbit(
     arms, costs, propensities = map(np.array, labels)
     if (odd := np.flatnonzero(~np.isfinite(costs))).size:
         raise InvalidLog(f"{path}, line {kept[odd[0]].line}: a cost must be a finite number; got {costs[odd[0]]}.")
-    given: dict[str, Any] = {"propensities": propensities}
+    rest: dict[str, Any] = {"propensities": propensities}
     if kept[0].arms is None:
         count = arm_count or int(arms.max()) + 1
-        given |= {"arm_count": count, "arm_names": [str(arm + 1) for arm in range(count)]}
-        given["rows"] = _dense([example.shared for example in kept], names)
+        rest |= {"arm_count": count, "arm_names": [str(arm + 1) for arm in range(count)]}
+        rest["rows"] = _dense([example.shared for example in kept], names)
     else:
         chances = [example.chances for example in kept if example.chances is not None]
         if len(chances) == len(kept):
             width = max(map(len, chances))
-            given = {"probabilities": [np.pad(each, (0, width - len(each))) for each in chances]}
-        given["contexts"] = [_dense([example.shared | arm for arm in example.arms or ()], names) for example in kept]
-    log = DecisionLog.from_arrays(arms=arms, rewards=0.0 - costs, names=tuple(names), **given)
+            rest = {"probabilities": [np.pad(each, (0, width - len(each))) for each in chances]}
+        rest["contexts"] = [_dense([example.shared | arm for arm in example.arms or ()], names) for example in kept]
+    log = DecisionLog.from_arrays(arms=arms, rewards=0.0 - costs, names=tuple(names), **rest)
     if bare := [example.line for example in examples if not example.label]:
         said = f"{len(bare)} of {len(examples)} rounds have no label and are left out"
         log.remarks = (Remark(said, "gap", tuple(bare), "line"),)
@@ -352,11 +352,11 @@ def _examples(path: str | os.PathLike[str]) -> Iterator[Example]:
 
 
 def _from_block(line: int, block: list[str]) -> Example:
-    shared, own = (block[:1], block[1:]) if block[0].startswith("shared") else ([], block)
-    labels = [(arm, *label[1:]) for arm, label in enumerate(map(_label, own)) if label]
+    shared, arms = (block[:1], block[1:]) if block[0].startswith("shared") else ([], block)
+    labels = [(arm, *label[1:]) for arm, label in enumerate(map(_label, arms)) if label]
     if len(labels) > 1:
         raise InvalidLog("one arm of a round must have a label; several do.")
-    return Example(line, _features("".join(shared)), [_features(arm) for arm in own], labels[0] if labels else None)
+    return Example(line, _features("".join(shared)), [_features(arm) for arm in arms], labels[0] if labels else None)
 
 
 def _label(line: str) -> Label | None:
@@ -374,15 +374,15 @@ def _label(line: str) -> Label | None:
 
 def _features(line: str) -> Features:
     """Return the features of a line, times the weight of their namespace."""
-    found: Features = {}
+    features: Features = {}
     for part in line.split("|")[1:]:
         space, _, rest = (part if part[:1].strip() else f" {part.strip()}").partition(" ")
         space, _, scale = space.partition(":")
         for token in rest.split():
             name, _, value = token.partition(":")
             key = f"{space}^{name}" if space else name
-            found[key] = found.get(key, 0.0) + float(scale or 1) * float(value or 1)
-    return found
+            features[key] = features.get(key, 0.0) + float(scale or 1) * float(value or 1)
+    return features
 
 
 def _from_json(line: int, event: dict[str, Any]) -> Example:

@@ -212,9 +212,9 @@ def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
     """Return the columns of a file by name, as numbers where a column has nothing else, None for a gap."""
     columns = {}
     for name, values in zip(header, zip(*rows, strict=True), strict=True):
-        known = [None if is_missing(value) else value for value in values]
-        numbers = [finite_number(value) for value in known]
-        columns[name] = numbers if numbers.count(None) == known.count(None) else known
+        stated = [None if is_missing(value) else value for value in values]
+        numbers = [finite_number(value) for value in stated]
+        columns[name] = numbers if numbers.count(None) == stated.count(None) else stated
     return columns
 
 
@@ -320,11 +320,11 @@ def read_columns(
     An encoder makes the context of the `frame`; of a file, whose columns only this function reads, of its columns.
     Rows with an id that came before are dropped, and rows are brought in the order of time.
     """
-    for name, given in (("context", context), ("ignore", ignore)):
-        if isinstance(given, str):
-            raise InvalidInput(f"{name} must be a list of columns, such as [{given!r}]; got one text.")
-        if not isinstance(given, Iterable) and not (given is None and name == "context"):
-            raise InvalidInput(f"{name} must be a list of columns; got {shown(given)}.")
+    for name, listed_ones in (("context", context), ("ignore", ignore)):
+        if isinstance(listed_ones, str):
+            raise InvalidInput(f"{name} must be a list of columns, such as [{listed_ones!r}]; got one text.")
+        if not isinstance(listed_ones, Iterable) and not (listed_ones is None and name == "context"):
+            raise InvalidInput(f"{name} must be a list of columns; got {shown(listed_ones)}.")
     for role, name in roles.items():
         if not isinstance(name, str):
             raise InvalidInput(f"{role} must be the name of a column; got {shown(name)}.")
@@ -470,17 +470,19 @@ def _read(
 def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
     """Raise InvalidLog for the first kind of field that cannot be used, with its columns and the rows of each."""
 
-    def where(found: list[tuple[Any, int]]) -> str:
-        return listed([number for _, number in found], table.unit)
+    def where(fields: list[tuple[Any, int]]) -> str:
+        return listed([number for _, number in fields], table.unit)
 
-    for name, found in faults["probability"].items():
-        said = f"{name}, the probability of the arm, must be above 0 and at most 1; got {found[0][0]}"
-        raise InvalidLog(f"{table.name}, {where(found)}: {said}.")
-    for name, found in faults["name"].items():
-        raise InvalidLog(f"{table.name}, {where(found)}: {name} must not be {found[0][0]!r}; drop or correct the row.")
+    for name, fields in faults["probability"].items():
+        said = f"{name}, the probability of the arm, must be above 0 and at most 1; got {fields[0][0]}"
+        raise InvalidLog(f"{table.name}, {where(fields)}: {said}.")
+    for name, fields in faults["name"].items():
+        raise InvalidLog(
+            f"{table.name}, {where(fields)}: {name} must not be {fields[0][0]!r}; drop or correct the row."
+        )
     if wrong := faults["number"]:
-        said = ", ".join(f"{name} has {shown(found[0][0])} in {where(found)}" for name, found in wrong.items())
-        empty = next((name for name, found in wrong.items() if is_missing(found[0][0])), None) if hint else None
+        said = ", ".join(f"{name} has {shown(fields[0][0])} in {where(fields)}" for name, fields in wrong.items())
+        empty = next((name for name, fields in wrong.items() if is_missing(fields[0][0])), None) if hint else None
         guess = f" Is {empty} the reward, unknown there? Then say reward={empty!r} (--reward {empty})." if empty else ""
         raise InvalidLog(
             f"{table.name}: context columns, rewards and probabilities must be finite numbers, but {said}.{guess} Name "

@@ -51,18 +51,8 @@ import numpy as np
 from rarely.extend import Array
 from rarely.extend.checks import InvalidInput, check_choice, check_positive, read_real, shown
 from rarely.logs.decision_log import DecisionLog, check_log
-from rarely.offpolicy.intervals import (
-    Range,
-    Span,
-    cut,
-    deviations,
-    effective,
-    normal,
-    pooled_error,
-    read_range,
-    score,
-    variance_share,
-)
+from rarely.offpolicy import intervals
+from rarely.offpolicy.intervals import Range, Span, cut, effective, normal
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified, Sample, Target
 
 Estimator = Literal["ips", "snips", "dr"]
@@ -238,16 +228,16 @@ def difference(
     if model is not None and estimator != "dr":
         raise InvalidInput(f"model must be None with {estimator!r}, because only dr has one; got {shown(model)}.")
     samples = [Sample.of(log, a), Sample.of(log, b)]
-    within = read_range(reward_range, samples[0].rewards)
+    within = intervals.read_range(reward_range, samples[0].rewards)
     one, other = terms_of(estimator, log, samples, Ridge() if model is None else model)
     value, influence = one.value - other.value, one.influence - other.influence
     weights = one.weights / one.scale - other.weights / other.scale
-    error, z = _error_of(influence), deviations(level)
+    error, z = _error_of(influence), intervals.deviations(level)
     interval = normal(value, error, z)
     if within is not None:
         distance = within[1] - within[0]
         residuals = one.residuals if estimator == "dr" else around_mean(np.abs(weights), one.rewards)
-        widest = max(error, pooled_error(weights, residuals, distance))
+        widest = max(error, intervals.pooled_error(weights, residuals, distance))
         interval = cut(normal(value, widest, z), (-distance, distance))
     return _estimate(
         (value, error, interval, level, within),
@@ -286,18 +276,18 @@ def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
     >>> gain.rounds, gain.low < 0.5 < gain.high
     (400, True)
     """
-    known = ~np.isnan(log.rewards)
-    marked, rewards = np.isin(log.rounds[known], list(log.held_out)), log.rewards[known]
-    own, lot = rewards[~marked], rewards[marked]
-    if min(len(own), len(lot)) < 2:
+    rewarded = ~np.isnan(log.rewards)
+    marked, rewards = np.isin(log.rounds[rewarded], list(log.held_out)), log.rewards[rewarded]
+    decided, drawn = rewards[~marked], rewards[marked]
+    if min(len(decided), len(drawn)) < 2:
         raise NotIdentified(
-            f"two rounds with a reward must be held out, and two not; got {len(lot)} and {len(own)}. Decide with "
+            f"two rounds with a reward must be held out, and two not; got {len(drawn)} and {len(decided)}. Decide with "
             "exploration=Mixture(0.1), and record the decisions themselves: a log read from a file has no marks."
         )
-    value = float(own.mean() - lot.mean())
-    error = math.sqrt(own.var(ddof=1) / len(own) + lot.var(ddof=1) / len(lot))
-    weights = np.where(marked, 1 / len(lot), 1 / len(own)) * len(rewards)
-    numbers = (value, error, normal(value, error, deviations(level)), level, None)
+    value = float(decided.mean() - drawn.mean())
+    error = math.sqrt(decided.var(ddof=1) / len(decided) + drawn.var(ddof=1) / len(drawn))
+    weights = np.where(marked, 1 / len(drawn), 1 / len(decided)) * len(rewards)
+    numbers = (value, error, normal(value, error, intervals.deviations(level)), level, None)
     return _estimate(numbers, weights, _note_on_log(log))
 
 
@@ -305,9 +295,9 @@ def _one_target(
     estimator: Estimator, log: DecisionLog, target: Target, model: Any, level: float, reward_range: Any
 ) -> Estimate:
     sample = Sample.of(log, target)
-    within = read_range(reward_range, sample.rewards)
+    within = intervals.read_range(reward_range, sample.rewards)
     (terms,) = terms_of(estimator, log, [sample], model)
-    error, z = _error_of(terms.influence), deviations(level)
+    error, z = _error_of(terms.influence), intervals.deviations(level)
     span = None if within is None else _span_of(estimator, terms.weights, within)
     if within is None:
         interval = normal(terms.value, error, z)
@@ -317,8 +307,8 @@ def _one_target(
         # The terms of an old rule that is not fully known are rewards, whatever a model foresees of them.
         whole = np.isnan(sample.target).any()
         residuals = around_mean(terms.weights, terms.rewards) if whole else terms.residuals
-        share = variance_share(terms.weights, terms.rewards, residuals, within)
-        interval = score(terms.value, error, z, span, share, within)
+        share = intervals.variance_share(terms.weights, terms.rewards, residuals, within)
+        interval = intervals.score(terms.value, error, z, span, share, within)
     return _estimate(
         (terms.value, error, interval, level, within),
         terms.weights,
@@ -367,7 +357,7 @@ class Terms:
     rewards: Array
     weights: Array
     scale: float
-    """What the estimator divides weights by: w̄ or 1."""
+    """What the estimator divides weights by, w̄ or 1."""
     residuals: Array
     """Rewards less what is expected of them: by the model of dr, by their weighted mean otherwise."""
 
@@ -554,13 +544,13 @@ def reward_model(log: DecisionLog, fit: Fit | None = None) -> Array:
 
 def _predicted(fit: Fit, contexts: Array, rewards: Array, rows: Array) -> Array:
     try:
-        given = fit(contexts, rewards)(rows)
+        predictions = fit(contexts, rewards)(rows)
     except TypeError as reason:
         raise InvalidInput(
             "model must be a function fit(contexts, rewards) that returns a function predict(contexts), such as "
             f"Ridge(); {reason}."
         ) from reason
-    values = read_real(given, "predictions of a model", InvalidInput)
+    values = read_real(predictions, "predictions of a model", InvalidInput)
     if values.shape != (len(rows),) or not np.isfinite(values).all():
         raise InvalidInput(
             f"a model must predict one finite reward for each context; for {len(rows)} contexts it gave "
@@ -661,10 +651,10 @@ def evaluate(
     model = reward_model(log) if "dr" in estimators else None
     for name, target in (every | {name: _read_target(log, target) for name, target in (targets or {}).items()}).items():
         for estimator in estimators:
-            given = {"level": level, "reward_range": reward_range} | ({"model": model} if estimator == "dr" else {})
+            how = {"level": level, "reward_range": reward_range} | ({"model": model} if estimator == "dr" else {})
             try:
-                estimate = {"ips": ips, "snips": snips, "dr": dr}[estimator](log, target, **given)
-                gain = None if name == LOGGED else difference(log, target, logged, estimator=estimator, **given)
+                estimate = {"ips": ips, "snips": snips, "dr": dr}[estimator](log, target, **how)
+                gain = None if name == LOGGED else difference(log, target, logged, estimator=estimator, **how)
                 least = ROUNDING * max(abs(estimate.value), 1e-300)
                 if gain is not None and max(abs(gain.low), abs(gain.high)) < least:
                     gain = replace(gain, value=0.0, low=0.0, high=0.0)
@@ -685,6 +675,6 @@ def _read_target(log: DecisionLog, target: Any) -> Target:
         return target
     numbers = {name: number for number, name in enumerate(log.arm_names)}
     if unknown := sorted({str(name) for name in names.ravel().tolist()} - numbers.keys()):
-        known = ", ".join(map(repr, log.arm_names))
-        raise InvalidTarget(f"a target must name arms of the log, {known}; got {', '.join(map(repr, unknown))}.")
+        arms = ", ".join(map(repr, log.arm_names))
+        raise InvalidTarget(f"a target must name arms of the log, {arms}; got {', '.join(map(repr, unknown))}.")
     return [numbers[str(name)] for name in names.ravel().tolist()]

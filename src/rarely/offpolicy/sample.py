@@ -121,17 +121,17 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
     present = log.present
     if isinstance(target, Policy):
         return target.probabilities(log.contexts[places], mask=present[places])
-    given = _as_array(target, present.shape)
-    if given.ndim == 1:
-        outside = np.flatnonzero((given < 0) | (given >= present.shape[1]))
+    array = _as_array(target, present.shape)
+    if array.ndim == 1:
+        outside = np.flatnonzero((array < 0) | (array >= present.shape[1]))
         if len(outside):
-            raise InvalidTarget(f"a target's arms must be 0 … {present.shape[1] - 1}; got {given[outside[0]]}.")
-        return np.asarray(np.eye(present.shape[1])[given[places]])
-    chances, logged = given.astype(np.float64), log.probabilities
-    own = ((chances == logged) | (np.isnan(chances) & np.isnan(logged))).all(axis=1)
+            raise InvalidTarget(f"a target's arms must be 0 … {present.shape[1] - 1}; got {array[outside[0]]}.")
+        return np.asarray(np.eye(present.shape[1])[array[places]])
+    chances, logged = array.astype(np.float64), log.probabilities
+    same = ((chances == logged) | (np.isnan(chances) & np.isnan(logged))).all(axis=1)
     fits = ((chances >= 0) & (present | (chances == 0))).all(axis=1)
     fits &= np.abs(chances.sum(axis=1) - 1) <= SUM_TOLERANCE
-    wrong = np.flatnonzero(~own & ~fits)
+    wrong = np.flatnonzero(~same & ~fits)
     if len(wrong):
         partial = " The log itself knows the probabilities of chosen arms alone." if np.isnan(logged).any() else ""
         raise InvalidTarget(
@@ -144,13 +144,13 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
 def _as_array(target: Target, shape: tuple[int, ...]) -> Any:
     wanted = f"a target must be a Policy, probabilities of shape {shape}, or arms, whole numbers of shape {shape[:1]}"
     try:
-        given = read_array(target, "a target", InvalidTarget)
+        array = read_array(target, "a target", InvalidTarget)
     except InvalidTarget as error:
         raise InvalidTarget(f"{wanted}; {error}") from None
-    arms = given.shape == shape[:1] and given.dtype.kind in "iu"
-    if not arms and not (given.shape == shape and given.dtype.kind in "fiub"):
-        raise InvalidTarget(f"{wanted}; got {type(target).__name__} of {given.dtype} and shape {given.shape}.")
-    return given
+    arms = array.shape == shape[:1] and array.dtype.kind in "iu"
+    if not arms and not (array.shape == shape and array.dtype.kind in "fiub"):
+        raise InvalidTarget(f"{wanted}; got {type(target).__name__} of {array.dtype} and shape {array.shape}.")
+    return array
 
 
 # --- what the target has seen
@@ -185,7 +185,7 @@ def rounds_learned_from(policy: Policy, log: DecisionLog, places: IntArray) -> i
 def _by_number(policy: Policy, log: DecisionLog, places: IntArray, contexts: Array, last: int) -> BoolArray:
     history, numbers = policy.history, log.rounds[places]
     shared = (numbers >= 1) & (numbers <= last)
-    found = np.zeros(len(places), np.bool_)
+    held = np.zeros(len(places), np.bool_)
     rows, kept = history.find(numbers[shared])
     rows, here = rows[kept], places[shared][kept]
     rewarded = ~np.isnan(history.rewards[rows])
@@ -199,8 +199,8 @@ def _by_number(policy: Policy, log: DecisionLog, places: IntArray, contexts: Arr
         # Of a round that was dropped nothing is left to compare; it was learned from if it had a reward.
         learned = np.ones(len(kept), np.bool_)
         learned[kept] = rewarded
-        found[shared] = learned
-    return found
+        held[shared] = learned
+    return held
 
 
 def _codes(contexts: Array, rewards: Array, their_contexts: Array, their_rewards: Array) -> tuple[IntArray, IntArray]:
@@ -219,11 +219,11 @@ def _by_content(codes: IntArray, theirs: IntArray) -> BoolArray:
 
 
 def _by_order(codes: IntArray, theirs: IntArray) -> BoolArray:
-    found = np.zeros(len(codes), np.bool_)
+    held = np.zeros(len(codes), np.bool_)
     piece, whole = sorted((codes, theirs), key=len)
     if len(piece) >= SHORTEST_STRETCH and (start := _start_of(piece, whole)) is not None:
-        found[slice(None) if piece is codes else slice(start, start + len(piece))] = True
-    return found
+        held[slice(None) if piece is codes else slice(start, start + len(piece))] = True
+    return held
 
 
 def _start_of(piece: IntArray, whole: IntArray) -> int | None:

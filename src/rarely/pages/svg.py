@@ -58,8 +58,8 @@ def inline(svg: str, label: str) -> Markup:
     view = re.search(r'viewBox="[^"]*"', head)
     rest = re.sub(r" font-family: [^;\"]*;?", "", rest)
     rest = re.sub(r' transform="rotate\(-0 [^"]*"', "", rest)
-    rest = _COORDINATES.sub(lambda found: _NUMBER.sub(_rounded, found.group()), rest)
-    rest = _STYLE.sub(lambda found: _COLOUR.sub(lambda c: VARIABLES.get(c.group(), c.group()), found.group()), rest)
+    rest = _COORDINATES.sub(lambda match: _NUMBER.sub(_rounded, match.group()), rest)
+    rest = _STYLE.sub(lambda match: _COLOUR.sub(lambda c: VARIABLES.get(c.group(), c.group()), match.group()), rest)
     for number, name in enumerate(dict.fromkeys(re.findall(r'(?:href="#|url\(#)([^")]+)', rest))):
         rest = re.sub(rf'(href="#|url\(#| id="){re.escape(name)}(["\)])', rf"\g<1>{prefix}{number:x}\g<2>", rest)
     rest = re.sub(r' id="(?!' + re.escape(prefix) + r'[0-9a-f]+")[^"]*"', "", rest)
@@ -68,8 +68,8 @@ def inline(svg: str, label: str) -> Markup:
     return Markup(f'<svg role="img" aria-label="{escape(label)}" {view.group() if view else ""}>{rest}')
 
 
-def _rounded(found: re.Match[str]) -> str:
-    return f"{float(found.group()):.{DECIMALS}f}".removesuffix(".0")
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number.group()):.{DECIMALS}f}".removesuffix(".0")
 
 
 @dataclass

@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from rarely import DeterminantTrigger, FixedGrid, GeometricGrid, InvalidInput, Schedule
-from rarely.planning.simulate import KINDS, Kind, Maker, Outcome, SimulationFailed, Trial, play_trial
+from rarely.planning.simulate import KINDS, Maker, Outcome, ScheduleKind, SimulationFailed, Trial, play_trial
 from rarely.runs.executor import side_by_side
 from rarely.runs.statistics import IntervalEstimate, mean, ratio_of_means
 from rarely.worlds.protocol import World
@@ -45,11 +45,11 @@ PILOT_BATCHES = 8
 MIN_RUNS = 5
 """Runs below which nothing is sure, whatever their intervals."""
 CONFIDENCE = 1 - 0.05 / len(KINDS)
-"""Of the interval of one point; all kinds together then err with 5 %."""
+"""The confidence of one point's interval; all kinds together then err with 5 %."""
 PILOTS = 3
-"""Runs of every try."""
+"""Pilot runs of every try."""
 MAX_TRIES = 4
-"""Tries for each B."""
+"""Values of log q that are tried for each B."""
 CLOSE_ENOUGH = 0.08
 """|log N/B| at which a try is good enough."""
 
@@ -58,7 +58,7 @@ CLOSE_ENOUGH = 0.08
 class Point:
     """A schedule of the frontier."""
 
-    kind: Kind
+    kind: ScheduleKind
     batches: int
     """B, the budget."""
     log_ratio: float | None
@@ -86,7 +86,7 @@ class Frontier:
     reference: int | None = None
     """Batches of the schedule that the others are compared with; None: an update after every round."""
     regrets: tuple[float, ...] = ()
-    """Of that schedule, run by run."""
+    """Regrets of that schedule, run by run."""
 
     @property
     def often(self) -> str:
@@ -95,10 +95,10 @@ class Frontier:
             return "an update after every round"
         return f"an update after every {self.rounds / self.reference:.3g} rounds"
 
-    def of_kind(self, kind: Kind) -> tuple[Point, ...]:
+    def of_kind(self, kind: ScheduleKind) -> tuple[Point, ...]:
         return tuple(point for point in self.points if point.kind == kind)
 
-    def verdicts(self, kind: Kind, tolerance: float) -> dict[int, Verdict]:
+    def verdicts(self, kind: ScheduleKind, tolerance: float) -> dict[int, Verdict]:
         """Return for each B of a kind whether it is surely within the tolerance, surely outside, or undecided."""
         points = self.of_kind(kind)
         verdicts: dict[int, Verdict] = {point.batches: "undecided" for point in points}
@@ -113,7 +113,7 @@ class Frontier:
         """Return the same for one point."""
         return self.verdicts(point.kind, tolerance)[point.batches]
 
-    def enough(self, tolerance: float, kind: Kind | None = None, *, surely: bool = False) -> Point | None:
+    def enough(self, tolerance: float, kind: ScheduleKind | None = None, *, surely: bool = False) -> Point | None:
         """Return the fewest batches within a tolerance, 0.1 for 10 %, from which on every larger B tried is too.
 
         By the ratio itself or, `surely`, by its interval. Among kinds with equal B one that is surely within comes
@@ -127,8 +127,8 @@ class Frontier:
             return sure(point) if surely else point.ratio.value <= 1 + tolerance
 
         kinds = KINDS if kind is None else (kind,)
-        found = [point for each in kinds for point in [*takewhile(is_close, reversed(self.of_kind(each)))][-1:]]
-        return min(found, key=lambda one: (one.batches, not sure(one), one.ratio.high, one.ratio.value), default=None)
+        fewest = [point for each in kinds for point in [*takewhile(is_close, reversed(self.of_kind(each)))][-1:]]
+        return min(fewest, key=lambda one: (one.batches, not sure(one), one.ratio.high, one.ratio.value), default=None)
 
     def growth(self, horizon: int) -> float:
         """Return the growth of log det Z over a horizon; beyond the simulated rounds a line in log t."""
@@ -195,7 +195,7 @@ def measure_frontier(
         progress("simulation", len(outcomes), len(trials))
     sequential = [outcomes[Trial("sequential", reference, seed)].regret for seed in seeds]
     points = [
-        _point(kind, count, schedule, [outcomes[Trial(kind, schedule, seed)] for seed in seeds], sequential)
+        _point(kind, schedule, count, [outcomes[Trial(kind, schedule, seed)] for seed in seeds], sequential)
         for kind in KINDS
         for count, schedule in schedules[kind].items()
     ]
@@ -203,7 +203,7 @@ def measure_frontier(
     return Frontier(rounds, len(seeds), mean(sequential), pilot.log_dets, tuple(points), *often)
 
 
-def _schedule(kind: Kind, rounds: int, batches: int, log_ratio: float | None) -> Schedule:
+def _schedule(kind: ScheduleKind, rounds: int, batches: int, log_ratio: float | None) -> Schedule:
     if kind == "fixed":
         return FixedGrid(rounds, batches)
     if kind == "geometric":
@@ -212,7 +212,9 @@ def _schedule(kind: Kind, rounds: int, batches: int, log_ratio: float | None) ->
     return DeterminantTrigger(rounds, batches, log_ratio=float(f"{log_ratio:.3g}"))  # pilots do not know more digits
 
 
-def _point(kind: Kind, batches: int, schedule: Schedule, runs: Sequence[Outcome], sequential: Sequence[float]) -> Point:
+def _point(
+    kind: ScheduleKind, schedule: Schedule, batches: int, runs: Sequence[Outcome], sequential: Sequence[float]
+) -> Point:
     counts, regrets = [len(run.ends) for run in runs], [run.regret for run in runs]
     median = runs[int(np.argsort(counts, kind="stable")[(len(runs) - 1) // 2])]
     log_ratio = schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None

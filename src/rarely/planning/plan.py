@@ -24,7 +24,7 @@ from rarely import RarelyError, Schedule
 from rarely.extend import IntArray
 from rarely.pages.grid import Grid
 from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point
-from rarely.planning.simulate import KINDS, Fit, Kind, LogWorld, stretches
+from rarely.planning.simulate import KINDS, Fit, LogWorld, ScheduleKind, stretches
 from rarely.runs.sealed_json import plain_json
 from rarely.runs.statistics import IntervalEstimate, differences, mean
 from rarely.worlds.protocol import World, seeded
@@ -41,7 +41,7 @@ TOLERANCES = (0.05, 0.10)
 SHOWN_ROUNDS = 8
 """Rounds of updates that a sentence names."""
 MAX_WIDTH = 1.0
-"""Of the interval of a share that is known."""
+"""The width of the interval of a share, beyond which it counts as unknown."""
 MOST_OF_GAIN = 0.8
 """The share of the gain at which a sentence names the next update's worth."""
 
@@ -88,7 +88,7 @@ class Plan:
         """Whether no advice is given, because the simulated rewards have nothing to do with the log's."""
         return self.fit is not None and self.fit.r_squared <= 0
 
-    def schedule(self, tolerance: float = 0.10, kind: Kind | None = None, *, surely: bool = False) -> Schedule:
+    def schedule(self, tolerance: float = 0.10, kind: ScheduleKind | None = None, *, surely: bool = False) -> Schedule:
         """Return the schedule with the fewest batches within the tolerance, by estimate or surely."""
         point = self.frontier.enough(tolerance, kind, surely=surely)
         if point is None:
@@ -107,7 +107,7 @@ class Plan:
         described["shares"] = [asdict(share) for share in self.shares]
         return dict(plain_json(described))
 
-    def _found(self, tolerance: float, kind: Kind) -> dict[str, Any]:
+    def _found(self, tolerance: float, kind: ScheduleKind) -> dict[str, Any]:
         point, sure = (self.frontier.enough(tolerance, kind, surely=surely) for surely in (False, True))
         schedule = None if point is None else self.frontier.schedule(point, self.horizon).describe()
         return {
@@ -196,12 +196,12 @@ class Plan:
         shown = [(f.name, getattr(schedule, f.name)) for f in fields(values) if getattr(schedule, f.name) is not None]
         written = f"{type(schedule).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
         kind = "LinUCB" if self.policy == "linear" else "BatchNeuralUCB"
-        own = not self.blocks and self.origin != "world"
-        contexts = "**blocks.settings" if self.blocks else f"dim={self.dim}{', context_scale=scale' if own else ''}"
+        scaled = not self.blocks and self.origin != "world"
+        contexts = "**blocks.settings" if self.blocks else f"dim={self.dim}{', context_scale=scale' if scaled else ''}"
         settings = [f"{name}={value!r}" for name, value in self.settings.items()]
         line = f"{kind}({', '.join([contexts, f'schedule={written}', *settings])})"
         remarks = [f"blocks = ArmBlocks.fit(features, arms={self.arms})"] if self.blocks else []
-        remarks += ["scale = Affine.fit(rows), the features of all arms of the log"] if own else []
+        remarks += ["scale = Affine.fit(rows), the features of all arms of the log"] if scaled else []
         if point.log_ratio is not None and self.horizon > self.frontier.rounds:
             simulated = f"the {point.log_ratio:g} simulated over {self.frontier.rounds} rounds"
             remarks.append(f"log_ratio is extrapolated from {simulated}")
@@ -274,7 +274,7 @@ class Present:
     logged: bool
     """Whether it is the policy of the log; otherwise it chooses arms at random."""
     regret: IntervalEstimate
-    """In the simulated runs."""
+    """Its regret in the simulated runs."""
     gain: IntervalEstimate
     """What most frequent updates gain over it, run by run."""
 
@@ -304,27 +304,28 @@ def measure_present(world: World, rounds: int, seeds: Sequence[int], often: Sequ
 def _logged_regret(world: LogWorld, chosen: IntArray, rounds: int, seed: int) -> float:
     order, means, _ = world.secret(seeded(seed, 0))
     arms = chosen[order[:rounds]]
-    known = np.flatnonzero(arms >= 0)
-    lost = means[known].max(axis=1) - means[known, arms[known]]
-    return float(rounds * lost.mean()) if len(known) else float("nan")
+    logged = np.flatnonzero(arms >= 0)
+    lost = means[logged].max(axis=1) - means[logged, arms[logged]]
+    return float(rounds * lost.mean()) if len(logged) else float("nan")
 
 
 @dataclass(frozen=True)
 class Share:
-    """One B."""
+    """What the schedules of one B gain."""
 
     batches: int
-    shares: dict[Kind, float | None]
-    """Of each kind of schedule; 1 is all of the possible gain. None: unknown."""
+    shares: dict[ScheduleKind, float | None]
+    """The share of each kind of schedule; 1 is all of the possible gain, and None is unknown."""
     low: float
-    """The interval of the best kind's share."""
+    """Where the interval of the best kind's share begins."""
     high: float
+    """Where it ends."""
     next: float | None
     """What one update more is worth, in rewards over the simulated rounds; None beyond the largest B."""
 
     @property
     def best(self) -> float:
-        """Of the kind that brings most; NaN if unknown."""
+        """The share of the kind that brings most; NaN if unknown."""
         return max((share for share in self.shares.values() if share is not None), default=math.nan)
 
 
@@ -344,12 +345,12 @@ def shares_of(frontier: Frontier, present: Present) -> list[Share]:
 
     rows = []
     for count, later in zip(counts, (*counts[1:], None), strict=True):
-        known = [point for point in points[count] if present.gain.low > 0 and np.diff(ends(point))[0] <= MAX_WIDTH]
-        values = {one.kind: (least - one.regret.value) / possible if one in known else None for one in points[count]}
+        clear = [point for point in points[count] if present.gain.low > 0 and np.diff(ends(point))[0] <= MAX_WIDTH]
+        values = {one.kind: (least - one.regret.value) / possible if one in clear else None for one in points[count]}
         worth = None
         if later is not None:  # the slope to the next B simulated; an update is never worth less than nothing
             worth = max(0.0, (gains[later] - gains[count]) / (later - count))
-        limits = ends(best[count]) if best[count] in known else (-math.inf, math.inf)
+        limits = ends(best[count]) if best[count] in clear else (-math.inf, math.inf)
         rows.append(Share(count, values, *limits, worth))
     return rows
 

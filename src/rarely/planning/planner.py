@@ -66,7 +66,7 @@ def plan(
     max_rounds
         A longer horizon is simulated at this many rounds.
     seed, jobs, progress
-        Of all simulations, and the same seed gives the same plan; processes that simulate; called with a stage, the
+        The seed of all simulations: the same one gives the same plan; processes that simulate; called with a stage, the
         steps done and their total, or a bar such as tqdm's: `progress=tqdm`.
 
     Examples
@@ -88,7 +88,7 @@ def plan(
     counts = _counts(batches, rounds, maker)
     world, origin, notes, fit = _case(played, rounds, simulator, noise, seed, progress)
     numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
-    world = world.settle(numbers) if isinstance(world, LogWorld) else world
+    world = world.with_runs(numbers) if isinstance(world, LogWorld) else world
     frontier = measure_frontier(world, maker, rounds, counts, numbers[PILOTS:], numbers[:PILOTS], jobs, progress)
     present = measure_present(world, rounds, numbers[PILOTS:], frontier.regrets)
     return Plan(

@@ -30,8 +30,8 @@ from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
 from rarely.worlds.protocol import Rounds, World, seeded
 
-Kind = Literal["fixed", "geometric", "adaptive"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+ScheduleKind = Literal["fixed", "geometric", "adaptive"]
+KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
 PolicyName = Literal["neural", "default", "linear"]
 MAX_CONTEXT_BYTES = 2**26
 """Bytes of contexts that are made at once."""
@@ -123,7 +123,7 @@ class Fit:
     """How good a fitted network is."""
 
     rewards: int
-    """How many it learned from."""
+    """Rewards that it learned from."""
     r_squared: float
     """Share of the variance of held-out rewards that it foresees: 1 is all, 0 or below is none."""
     noise: float
@@ -160,9 +160,9 @@ class SimulatedRewards:
 
     def means(self, rounds: IntArray) -> Array:
         features = self.log.features[rounds]
-        given = self.simulator(features)
+        answer = self.simulator(features)
         try:
-            means = np.asarray(given, np.float64)
+            means = np.asarray(answer, np.float64)
         except (TypeError, ValueError) as error:
             raise errors.InvalidInput(f"the simulator must give numbers, a mean for every arm; {error}.") from None
         if means.shape != (len(rounds), self.log.arms) or not np.isfinite(means).all():
@@ -239,7 +239,7 @@ class LogWorld(World):
     log: LoggedRounds
     rewards: Rewards
     horizon: int
-    settled: Mapping[str, _Secret] = field(default_factory=dict)
+    drawn: Mapping[str, _Secret] = field(default_factory=dict)
     """Order, means and noise of some runs, by their generators: made once, shared by all schedules."""
     arms: int = field(init=False)
     dim: int = field(init=False)
@@ -248,18 +248,13 @@ class LogWorld(World):
     def __post_init__(self) -> None:
         self.arms, self.dim, self.context_scale = self.log.arms, self.log.dim, Affine.identity(self.log.dim)
 
-    def settle(self, seeds: Sequence[int]) -> LogWorld:
+    def with_runs(self, seeds: Sequence[int]) -> LogWorld:
         """Return the same world with the means of these runs computed once: simulators may be slow."""
-        settled = {}
-        for seed in seeds:
-            generator = seeded(seed, 0)
-            mark = _mark(generator)  # before anything is drawn from it
-            settled[mark] = self.secret(generator)
-        return replace(self, settled=settled)
+        return replace(self, drawn={_mark(seeded(seed, 0)): self.secret(seeded(seed, 0)) for seed in seeds})
 
     def secret(self, generator: np.random.Generator) -> _Secret:
-        if (known := self.settled.get(_mark(generator))) is not None:
-            return known
+        if (drawn := self.drawn.get(_mark(generator))) is not None:
+            return drawn
         order = generator.permutation(len(self.log))[: self.horizon]
         again = generator.integers(len(self.log), size=self.horizon - len(order))
         order = np.concatenate([order, again])
@@ -328,7 +323,7 @@ class Maker:
 class Trial:
     """One schedule in one run."""
 
-    kind: Kind | Literal["sequential"]
+    kind: ScheduleKind | Literal["sequential"]
     schedule: Schedule
     seed: int
 

@@ -26,7 +26,7 @@ from rarely.study import AnalysisPlan, Stage
 from rarely.study.effects import Outcomes, Spending, anytime, planned_looks, predict_rewards, scores_of
 from rarely.study.trial import rule_of_stage, stage_at
 
-Kind = Literal["LinTS", "LinUCB", "default"]
+TrialPolicy = Literal["LinTS", "LinUCB", "default"]
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Patients that are tried by default, in units of what two equal groups would need without looks."""
 HEAD = ["patients", "looks", "power", "95 % of it", "width", "stopped after", "best arm", "anytime power", "coverage"]
@@ -47,8 +47,9 @@ class TrialPoint(NamedTuple):
     power: float
     """The share of trials in which a look found the best arm better than the control arm."""
     low: float
+    """Where a 95 % interval of the power begins, for the number of simulated trials."""
     high: float
-    """A 95 % interval of the power, for the number of simulated trials."""
+    """Where it ends."""
     width: float
     """The mean width of the last look's interval."""
     stopped: float
@@ -80,7 +81,7 @@ class TrialPlan:
     burn_in: float
     spending: Spending
     level: float
-    policy: Kind
+    policy: TrialPolicy
     runs: int
     seed: int
     points: tuple[TrialPoint, ...]
@@ -146,7 +147,7 @@ def plan_trial(
     level: float = 0.95,
     least: float = 0.1,
     burn_in: float = 0.2,
-    policy: Kind = "LinTS",
+    policy: TrialPolicy = "LinTS",
     runs: int = 200,
     seed: int = 0,
     progress: Progress = None,
@@ -182,22 +183,22 @@ def plan_trial(
     """
     progress = read_progress(progress, "a stage, the trials done and their total")
     values = _check(means, power, width, noise, least, burn_in, runs, seed)
-    check_choice("policy", policy, Kind)
+    check_choice("policy", policy, TrialPolicy)
     check_level(level)
     sizes = _sizes(values, noise, level, power) if patients is None else _counts("patients", patients, 2)
     counts = _counts("looks", looks, 1)
     cases, points = list(product(sizes, counts)), []
     for done, (size, count) in enumerate(cases):
         plan = AnalysisPlan(size, int(count), spending, level)
-        stages, found = _stages(plan, burn_in, least), []
+        stages, trials = _stages(plan, burn_in, least), []
         updates = _updates(plan, stages)
         for run in range(runs):
             progress("trials", done * runs + run, len(cases) * runs)
             rewards = draw_rewards(values, noise, size, seed + run)
             contexts = np.broadcast_to(np.eye(len(values)), (size, len(values), len(values)))
             made = make_policy(policy, len(values), updates, seed + run)
-            found.append(_judged(simulate_trial(made, contexts, rewards, stages, updates), plan, values))
-        points.append(_point(np.array(found), plan))
+            trials.append(_judged(simulate_trial(made, contexts, rewards, stages, updates), plan, values))
+        points.append(_point(np.array(trials), plan))
     progress("trials", len(cases) * runs, len(cases) * runs)
     chosen = (values, noise, power, width, float(least), float(burn_in), spending, level, policy, runs, seed)
     return TrialPlan(*chosen, tuple(points))
@@ -224,9 +225,9 @@ def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: 
     return values
 
 
-def _counts(name: str, given: Any, least: int) -> list[int]:
-    values = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
-    for value in values or [given]:
+def _counts(name: str, counts: Any, least: int) -> list[int]:
+    values = list(counts) if isinstance(counts, Sequence | np.ndarray) else [counts]
+    for value in values or [counts]:
         check_whole(name, value, least)
     return [int(value) for value in values]
 
@@ -251,12 +252,13 @@ def _updates(plan: AnalysisPlan, stages: Sequence[Stage]) -> list[int]:
     return sorted({stages[0].rounds or 0, *plan.at[:-1]})
 
 
-def make_policy(kind: Kind, dim: int, updates: Sequence[int], seed: int, **settings: Any) -> Policy:
+def make_policy(kind: TrialPolicy, dim: int, updates: Sequence[int], seed: int, **settings: Any) -> Policy:
     """Return a policy that is updated after these rounds."""
     schedule: Any = AtRounds(updates)
     if kind == "default":
-        given: Any = {"hidden": 16, "training": Training(steps=30)} | settings
-        return BatchNeuralUCB(dim=dim, schedule=schedule, seed=seed, **given)
+        return BatchNeuralUCB(
+            dim=dim, schedule=schedule, seed=seed, **{"hidden": 16, "training": Training(steps=30), **settings}
+        )
     return {"LinTS": LinTS, "LinUCB": LinUCB}[kind](dim=dim, schedule=schedule, seed=seed, **settings)
 
 
@@ -276,14 +278,14 @@ def simulate_trial(
     The end of each stage must be among the updates.
     """
     n, count = rewards.shape
-    names, own = [str(arm) for arm in range(count)], rule_of(policy)
+    names, rule = [str(arm) for arm in range(count)], rule_of(policy)
     arms, chances = np.zeros(n, np.int64), np.zeros((n, count))
     for start, end in pairwise([0, *(update for update in updates if update < n), n]):
-        set_rule(policy, rule_of_stage(stages[stage_at(stages, start + 1)[0]], own, names))
+        set_rule(policy, rule_of_stage(stages[stage_at(stages, start + 1)[0]], rule, names))
         decision = policy.select(contexts[start:end])
         arms[start:end], chances[start:end] = decision.arms, decision.probabilities
         policy.observe(decision, rewards[np.arange(start, end), decision.arms])
-        set_rule(policy, own)
+        set_rule(policy, rule)
         if end < n:
             policy.update()
     within = (0.0, 1.0) if ((rewards == 0) | (rewards == 1)).all() else None
@@ -295,17 +297,17 @@ def _judged(outcomes: Outcomes, plan: AnalysisPlan, means: Sequence[float]) -> l
     best, n = int(np.argmax(means)), len(outcomes.arms)
     scores, truth = scores_of(outcomes, predict_rewards(outcomes), best, 0), means[best] - means[0]
     looks = planned_looks(scores, plan, n)
-    found = [look.round for look in looks if look.low > 0]
+    clear = [look.round for look in looks if look.low > 0]
     always = [anytime(scores.until(look), plan.rounds, 1 - plan.level) for look in plan.at]
     held = all(look.low <= truth <= look.high for look in looks)
     width = looks[-1].high - looks[-1].low if looks else math.inf
     share = float((outcomes.arms == best).mean())
-    return [bool(found), width, min(found, default=n), share, any(low > 0 for low, _ in always), held]
+    return [bool(clear), width, min(clear, default=n), share, any(low > 0 for low, _ in always), held]
 
 
-def _point(found: Array, plan: AnalysisPlan) -> TrialPoint:
-    power, width, stopped, best, always, held = found.mean(axis=0).tolist()
-    runs, all_of_it = len(found), (0.0, 1.0)
+def _point(trials: Array, plan: AnalysisPlan) -> TrialPoint:
+    power, width, stopped, best, always, held = trials.mean(axis=0).tolist()
+    runs, all_of_it = len(trials), (0.0, 1.0)
     # Wilson's interval of a proportion.
     ends = score(power, math.sqrt(power * (1 - power) / runs), deviations(0.95), Span(*all_of_it, runs), 1.0, all_of_it)
     return TrialPoint(plan.rounds, len(plan.at), power, *ends, width, stopped, best, always, held)

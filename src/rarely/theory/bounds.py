@@ -165,9 +165,9 @@ def adaptive_plan(
     return DeterminantTrigger(rounds, batches, log_ratio=growth / batches)
 
 
-def _check(**given: float) -> None:
+def _check(**arguments: float) -> None:
     """Raise InvalidInput for a count that is not one, and for a number of the wrong sign."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name in ("rounds", "arms", "batches", "hidden", "depth"):
             check_whole(name, value, 1)
         elif name in ("ridge", "dimension", "log_ratio"):

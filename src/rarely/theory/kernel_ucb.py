@@ -126,8 +126,8 @@ class KernelLearner(ScaledLearner):
         return solution, step
 
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
-        known = (round, covariance.rounds, covariance.frozen_log_det, self.ridge, self.kernel.depth)
-        return VersionStats(*known, steps=self.steps or 0, step=self.used_step, exact=self.steps is None)
+        facts = (round, covariance.rounds, covariance.frozen_log_det, self.ridge, self.kernel.depth)
+        return VersionStats(*facts, steps=self.steps or 0, step=self.used_step, exact=self.steps is None)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = self.scale.state()
@@ -138,9 +138,10 @@ class KernelLearner(ScaledLearner):
         with saved:
             scale, rewards = self.scale.restored(saved), RewardScale.restored(saved)
             points = saved.array("points", (None, scale.map.scaled_dim))
-            found: dict[str, Any] = {"points": points, "coefficients": saved.array("coefficients", (len(points),))}
+            coefficients = saved.array("coefficients", (len(points),))
             step = None if saved.is_null("step") else saved.number("step")
-            return replace(self, scale=scale, rewards=rewards, used_step=step, **found)
+            learned: dict[str, Any] = {"points": points, "coefficients": coefficients, "used_step": step}
+            return replace(self, scale=scale, rewards=rewards, **learned)
 
 
 def _top_eigenvalue(matrix: Array) -> float:

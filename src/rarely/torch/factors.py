@@ -45,7 +45,7 @@ class Form(NamedTuple):
     layer: str
     """Its name; "" without a rule."""
     names: tuple[str, ...]
-    """Of the parameters: weight and bias of a layer, if both explore."""
+    """Names of the parameters: weight and bias of a layer, if both explore."""
     kind: str
     """One of the four, or "row by row": dense, and `torch.func` cannot follow."""
     outputs: int
@@ -216,9 +216,10 @@ class DeviceDual(Dual):
         return host(inner if mine is None or theirs is None else inner - mine[:, 0] @ theirs) / self.ridge
 
     def propose(self, chosen: Candidates) -> Proposal:
-        factors, known = chosen.factors, chosen.solved
+        factors, measured = chosen.factors, chosen.solved
         self.limit.check_rounds(self.kind, self.rounds + len(factors))
-        solved: Any = known if known is not None and len(known) == self.rounds else self._solved(factors, self.rounds)
+        whole = measured is not None and len(measured) == self.rounds
+        solved: Any = measured if whole else self._solved(factors, self.rounds)
         corner: Any = inner_products(factors, factors)
         corner.diagonal().add_(self.ridge)
         # The corner is small, and the core mends one that rounding has left indefinite.

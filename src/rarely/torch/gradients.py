@@ -139,9 +139,9 @@ def _stored(module: Any, form: Form, calls: list[Any], count: int) -> tuple[Any,
 
 def _without_rule(module: Any, form: Form, outputs: Outputs, rows: Any) -> Any:
     """Return gradients written out, (n, p), by `torch.func` or context by context."""
-    own = {name: module.get_parameter(name) for name in form.names}
+    parameters = {name: module.get_parameter(name) for name in form.names}
     if form.kind == "row by row":
-        return torch.cat([each.flatten(1) for each in _by_autograd(own.values(), module, outputs, rows)], 1)
+        return torch.cat([each.flatten(1) for each in _by_autograd(parameters.values(), module, outputs, rows)], 1)
 
     def value(some: Any, row: Any) -> Any:
         return outputs(lambda *args, **named: torch.func.functional_call(module, some, args, named), row[None])[0]
@@ -149,17 +149,17 @@ def _without_rule(module: Any, form: Form, outputs: Outputs, rows: Any) -> Any:
     chunk = max(1, CHUNK_NUMBERS // form.parameters)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*performance drop")
-        each = torch.func.vmap(torch.func.grad(value), in_dims=(None, 0), chunk_size=chunk)(own, rows)
+        each = torch.func.vmap(torch.func.grad(value), in_dims=(None, 0), chunk_size=chunk)(parameters, rows)
     return torch.cat([gradient.detach().flatten(1) for gradient in each.values()], 1)
 
 
 def _by_autograd(parameters: Iterable[Any], module: Any, outputs: Outputs, rows: Any) -> list[Any]:
     """Return ∂u/∂θ of each parameter, (n, …), context by context."""
-    own, found = list(parameters), []
+    tensors, gradients = list(parameters), []
     for row in rows[:, None]:
-        u = outputs(module, row).sum() + 0 * own[0].sum()  # which has a gradient, even if u depends on no parameter
-        found.append(torch.autograd.grad(u, own, allow_unused=True, materialize_grads=True))
-    return [torch.stack(each) for each in zip(*found, strict=True)]
+        u = outputs(module, row).sum() + 0 * tensors[0].sum()  # which has a gradient, even if u depends on no parameter
+        gradients.append(torch.autograd.grad(u, tensors, allow_unused=True, materialize_grads=True))
+    return [torch.stack(each) for each in zip(*gradients, strict=True)]
 
 
 # --- the first look at a module
@@ -180,8 +180,8 @@ def forms_of(module: Any, explored: list[str], outputs: Outputs, rows: Any) -> t
             form = _form_of(name, layers[name], names, calls, len(rows))
             if _agrees(form, _stored(layers[name], form, calls, len(rows)), expected):
                 ruled.append(form)
-    known = {name for form in ruled for name in form.names}
-    if not (rest := tuple(name for name in explored if name not in known)):
+    covered = {name for form in ruled for name in form.names}
+    if not (rest := tuple(name for name in explored if name not in covered)):
         return tuple(ruled)
     other = Form("", rest, "dense", 1, sum(expected[name][0].numel() for name in rest))
     with suppress(Exception):  # or torch.func
@@ -202,13 +202,13 @@ def _form_of(name: str, layer: Any, names: tuple[str, ...], calls: list[Any], co
     return form if kind == "pair" or form.products < dense.products else dense
 
 
-def _agrees(form: Form, found: tuple[Any, Any], expected: dict[str, Any]) -> bool:
+def _agrees(form: Form, pair: tuple[Any, Any], expected: dict[str, Any]) -> bool:
     """Return whether the features of a form are autograd's."""
     truth = [expected[name] for name in form.names]
     if form.layer and len(truth) == 2 and truth[0].dim() > truth[1].dim():  # the bias is the last column of the weights
         truth = [torch.cat([each.reshape(*truth[1].shape, -1) for each in truth], 2)]
     flat = torch.cat([each.flatten(1) for each in truth], 1).cpu()
-    vectors = torch.as_tensor(TorchFactors((form,), *((each,) for each in found)).vectors())
+    vectors = torch.as_tensor(TorchFactors((form,), *((each,) for each in pair)).vectors())
     return bool(torch.allclose(vectors, flat, AGREE, AGREE * float(flat.abs().max())))
 
 

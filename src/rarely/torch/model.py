@@ -39,7 +39,7 @@ CURVED = 500
 PROBES = 3
 """Contexts on which a new model is tried."""
 RATES = (0.01, 0.002)
-"""Adam's learning rates that a policy which tunes itself compares: its paths."""
+"""Adam's learning rates that a policy which tunes itself compares, in the place of the perceptron's skip paths."""
 LOADED = 2
 """Versions of the module that are kept ready to decide."""
 KNOWN: dict[str, Module] = {}
@@ -55,7 +55,7 @@ class TorchNetwork(Network):
 
     model: Any = None
     rate: float | None = None
-    """Adam's; None where gradient descent takes a given number of steps."""
+    """Adam's learning rate; None where gradient descent takes a given number of steps."""
     shares_rows = linear_part = False
 
     @cached_property
@@ -95,17 +95,17 @@ class TorchNetwork(Network):
         rows, roots = self.model.split(contexts)
         with PASS, torch.no_grad():
             parts = torch.as_tensor(rows, device=self.model.device).split(EVALUATED)
-            found = [host(self.model.outputs(self.model.deciding(weights), part)) for part in parts]
-        return np.asarray(roots * np.concatenate(found))
+            values = [host(self.model.outputs(self.model.deciding(weights), part)) for part in parts]
+        return np.asarray(roots * np.concatenate(values))
 
     def values_and_factors(self, weights: Weights, contexts: Array) -> tuple[Array, TorchFactors]:
         model = self.model
         with PASS:
             rows = torch.as_tensor(np.ascontiguousarray(model.split(contexts)[0]), device=model.device)
-            u, found = compute(model.deciding(weights), model.forms, model.outputs, rows)
-        found = [(a, d / self.output_scale) for a, d in found]
-        kept = found if model.on_device else [(host(a), host(d)) for a, d in found]
-        return host(u), TorchFactors(model.forms, *zip(*kept, strict=True))
+            u, pairs = compute(model.deciding(weights), model.forms, model.outputs, rows)
+        pairs = [(a, d / self.output_scale) for a, d in pairs]
+        pairs = pairs if model.on_device else [(host(a), host(d)) for a, d in pairs]
+        return host(u), TorchFactors(model.forms, *zip(*pairs, strict=True))
 
 
 class Module:
@@ -225,19 +225,19 @@ class Module:
         """Return u of each row, (n,)."""
         parts = self.unpacked(rows)
         try:
-            found = called(**parts) if isinstance(parts, dict) else called(parts)
+            u = called(**parts) if isinstance(parts, dict) else called(parts)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise InvalidInput(
                 f"net must take {len(rows)} contexts of shape {self.inputs.get('', self.inputs)} in {rows.dtype}: "
                 f"{type(error).__name__}: {error}. Give shape=…, ids=True for whole numbers, or net.eval()."
             ) from error
-        if not torch.is_tensor(found) or found.shape not in ((len(rows),), (len(rows), 1)):
-            came = tuple(found.shape) if torch.is_tensor(found) else type(found).__name__
+        if not torch.is_tensor(u) or u.shape not in ((len(rows),), (len(rows), 1)):
+            made = tuple(u.shape) if torch.is_tensor(u) else type(u).__name__
             raise InvalidInput(
                 f"net must return one number for each context, a tensor of shape (n,) or (n, 1); of {len(rows)} "
-                f"contexts it made {came}. Several outputs: give the arm as a part of the context, and return its own."
+                f"contexts it made {made}. Several outputs: give the arm as a part of the context, and return its own."
             )
-        return found.reshape(len(rows))
+        return u.reshape(len(rows))
 
     # --- weights
 
@@ -264,8 +264,8 @@ class Module:
 
     def deciding(self, weights: Weights) -> Any:
         """Return the module in float64 with these weights, of which only what explores requires a gradient."""
-        for known, module in self._loaded:
-            if known is weights:
+        for loaded, module in self._loaded:
+            if loaded is weights:
                 return module
         if len(self._loaded) == LOADED:
             module = self._loaded.pop()[1]
@@ -319,8 +319,8 @@ class Module:
     def settings(self) -> dict[str, Any]:
         """Return what a file keeps of the model besides its weights, as JSON."""
         shapes = {name: list(shape) for name, shape in self.inputs.items()}
-        known = {"shape": shapes, "ids": sorted(self.ids), "explore": self.explored, "batch": self.batch}
-        return known | {"norm": self.norm, "fit": _name_of(self.fit), "layers": self.layers}
+        settings = {"shape": shapes, "ids": sorted(self.ids), "explore": self.explored, "batch": self.batch}
+        return settings | {"norm": self.norm, "fit": _name_of(self.fit), "layers": self.layers}
 
     @property
     def layers(self) -> list[list[str]]:
@@ -344,13 +344,13 @@ class Module:
             ruled = [f"{name}.*".lstrip(".") for name, each in self._net.named_modules() if has_rule(each)]
             patterns = [each for each in ruled if any(fnmatchcase(name, each) for name in self.trained)][-1:]
         listed = isinstance(patterns, list | tuple) and all(isinstance(each, str) for each in patterns)
-        found = [name for name in self.trained if listed and any(fnmatchcase(name, each) for each in patterns)]
-        if not found:
+        explored = [name for name in self.trained if listed and any(fnmatchcase(name, each) for each in patterns)]
+        if not explored:
             raise InvalidInput(
                 "explore must be 'requires_grad', 'last' or patterns of names, and leave a parameter that requires a "
                 f"gradient, which are: {', '.join(self.trained) or 'none'}; got {explore!r}."
             )
-        return found
+        return explored
 
     def _probes(self) -> Array:
         """Return a few contexts of uniform numbers, (n, d)."""
@@ -362,30 +362,30 @@ class Module:
         return np.hstack(parts).astype(np.float64)
 
 
-def model_from(given: Any, saved: Any) -> Module:
-    """Return the model for a saved policy: that of the module given, or one that this process has made.
+def model_from(net: Any, saved: Any) -> Module:
+    """Return the model for a saved policy: that of a module or a model, or one that this process has made.
 
     Another architecture is refused by its first layer.
     """
-    given = KNOWN.get(json.dumps(saved | {"norm": 1.0})) if given is None else given
-    if not isinstance(given, Module | nn.Module):
+    net = KNOWN.get(json.dumps(saved | {"norm": 1.0})) if net is None else net
+    if not isinstance(net, Module | nn.Module):
         raise SnapshotError(
             "holds a policy whose model is code, which a file cannot hold. Make the same rarely.torch.Module before, "
             "or give it: load(path, model=net)."
         )
-    layers = given.layers if isinstance(given, Module) else _layers(given)
+    layers = net.layers if isinstance(net, Module) else _layers(net)
     for mine, theirs in itertools.zip_longest(layers, saved["layers"], fillvalue=["", "missing"]):
         if mine != theirs:
             raise SnapshotError(
                 f"holds a model whose {theirs[0] or mine[0]!r} is {theirs[1]}; in the module given it is "
                 f"{mine[1] if mine[0] == theirs[0] else 'missing'}. Give the architecture that was saved."
             )
-    if not isinstance(given, Module):
+    if not isinstance(net, Module):
         shape = saved["shape"]
-        given = Module(given, shape.get("", shape), **{name: saved[name] for name in ("ids", "explore", "batch")})
-    if saved["fit"] != (name := _name_of(given.fit)):
+        net = Module(net, shape.get("", shape), **{name: saved[name] for name in ("ids", "explore", "batch")})
+    if saved["fit"] != (name := _name_of(net.fit)):
         raise SnapshotError(f"holds a policy trained by fit = {saved['fit']}; got {name}: model=Module(net, fit=…).")
-    model: Module = given.at(given.weights)
+    model: Module = net.at(net.weights)
     model.norm = float(saved["norm"])  # that of the initial weights in the file
     return model
 
@@ -423,7 +423,7 @@ class TorchObjective(Objective):
 
     def __init__(self, network: Any, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> None:
         self.network, self.ridge, self._rate, self._seed = network, plan.ridge, network.rate, plan.seed
-        self.dtype, self.model, self._given = np.dtype(plan.precision).type, network.model, contexts
+        self.dtype, self.model, self._contexts = np.dtype(plan.precision).type, network.model, contexts
         self.initial = tuple(w.astype(self.dtype) for w in initial)
         self._module = self.model.fresh(initial, getattr(torch, plan.precision))
         self._trained = [self._module.get_parameter(name) for name in self.model.trained]
@@ -459,8 +459,8 @@ class TorchObjective(Objective):
         total, gradient = 0.0, [self.ridge * (p.detach() - q) for p, q in zip(self._trained, self._start, strict=True)]
         for part in parts:
             loss = scale * self._squares(part)
-            found = torch.autograd.grad(loss, self._trained, allow_unused=True, materialize_grads=True)
-            torch._foreach_add_(gradient, list(found))
+            added = torch.autograd.grad(loss, self._trained, allow_unused=True, materialize_grads=True)
+            torch._foreach_add_(gradient, list(added))
             total = total + loss.detach()
         return total, gradient
 
@@ -519,7 +519,7 @@ class TorchObjective(Objective):
     def top_curvature(self, start: Weights | None) -> tuple[float, Weights | None]:
         if self._rate is not None or not self.samples:
             return 1.0 - self.ridge, None  # Adam's rate does not depend on it
-        some = self._given[:: -(-self.samples // CURVED)]
+        some = self._contexts[:: -(-self.samples // CURVED)]
         features = self.network.values_and_factors(self.initial, some)[1]
         kernel = host(inner_products(features, features)) * np.outer(some[:, -1], some[:, -1])
         vector = np.ones(len(some))

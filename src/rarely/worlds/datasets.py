@@ -86,7 +86,7 @@ class Dataset:
             content = gzip.decompress(path.read_bytes()) if path.suffix == PACKED else path.read_bytes()
         except (OSError, EOFError, zlib.error) as error:
             raise DataUnavailable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-        if wrong := self._wrong(content):
+        if wrong := self.difference(content):
             raise DataUnavailable(f"{path} {wrong}. Remove it, or put the original there.")
         return path
 
@@ -112,8 +112,8 @@ class Dataset:
             numbers = np.loadtxt(lines, delimiter=self.delimiter, ndmin=2, dtype=np.int64)
         return Table.of(np.delete(numbers, self.label, axis=1), numbers[:, self.label])
 
-    def _wrong(self, content: bytes) -> str:
-        """Say in what the content differs from the original's; empty if in nothing."""
+    def difference(self, content: bytes) -> str:
+        """Return in what the content differs from the original's; "" if in nothing."""
         digest = hashlib.sha256(content).hexdigest()
         if (len(content), digest) == (self.size, self.sha256):
             return ""
@@ -133,8 +133,8 @@ DATASETS = {
 
 def places(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Yield where the file is looked for, in this order; in a folder, also in one of the dataset's name."""
-    given = os.environ.get("RARELY_DATA")
-    elsewhere = [*([Path(given)] if given else []), cache_folder()]
+    data = os.environ.get("RARELY_DATA")
+    elsewhere = [*([Path(data)] if data else []), cache_folder()]
     for folder in elsewhere if path is None else [Path(path)]:
         if folder.is_file():
             yield folder
@@ -162,7 +162,7 @@ def fetch(dataset: Dataset, progress: Progress | None = None, patience: float = 
         except (OSError, http.client.HTTPException, *_BAD_ZIP, DataUnavailable) as error:
             failures.append(f"{url}: {_said(error)}")
             continue
-        if wrong := dataset._wrong(content):
+        if wrong := dataset.difference(content):
             failures.append(f"{url}: what came {wrong}")
             continue
         name = dataset.file + PACKED if dataset.packed else dataset.file

@@ -105,8 +105,8 @@ class World(ABC):
         arrays adds to them what tells it from others.
         """
         plain = {name: value for name, value in vars(self).items() if isinstance(value, str | int | float | None)}
-        own = {} if type(self).__module__.startswith("rarely.") else {"text": _text(type(self))}
-        return {"world": type(self).__name__, "arms": self.arms, "dim": self.dim} | plain | own
+        source = {} if type(self).__module__.startswith("rarely.") else {"text": _text(type(self))}
+        return {"world": type(self).__name__, "arms": self.arms, "dim": self.dim} | plain | source
 
     def rounds(self, seed: int, count: int, first: int = 1) -> Rounds:
         """Return rounds first … first + count − 1 of the run `seed`."""

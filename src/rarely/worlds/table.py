@@ -165,8 +165,8 @@ def _has_header(lines: list[list[str]]) -> bool:
     if any(map(_is_number, lines[0])):
         return False
     for name, *column in zip(*lines, strict=False):
-        known = [field for field in column if not is_missing(field)]
-        if known and all(map(_is_number, known)) and not _is_number(name) and not is_missing(name):
+        stated = [field for field in column if not is_missing(field)]
+        if stated and all(map(_is_number, stated)) and not _is_number(name) and not is_missing(name):
             return True
     return False
 
@@ -229,6 +229,6 @@ def sklearn_table(name: str) -> Table:
     return Table.of(bunch.data, bunch.target)
 
 
-def _named_column(given: str, first: list[str]) -> str | int:
+def _named_column(column: str, first: list[str]) -> str | int:
     """Return a column as it is named on the command line: a name of the first line comes before a number."""
-    return int(given) if given not in first and given.lstrip("-").isdigit() else given
+    return int(column) if column not in first and column.lstrip("-").isdigit() else column
