@@ -15,7 +15,7 @@ CHECKS = {
     "schedule": "check_schedule(lambda: Doubling(horizon=100, batches=7))",
     "learner": "check_learner(lambda: LeastSquares(np.zeros(2)))",
     "covariance": "check_covariance(lambda widths, ridge: DenseInverse(widths, ridge, Limit(widths)))",
-    "rule": "check_rule(Softmax(0.3))",
+    "rule": "check_rule(lambda: Softmax(0.3))",
     "policy": (
         "check_policy(lambda s: ComposedPolicy(LeastSquares(np.zeros(2)), s, covariance='dense_inverse', seed=0))"
     ),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rarely import DriftWarning, LinTS, LinUCB, OnDemand, Policy, Uniform, Window, load
-from rarely._core.policies.alarms import FEWEST, LEVEL, Expectations, Moments, _bound
+from rarely._core.policies.monitor import FEWEST, LEVEL, Expectations, Moments, _bound
 from rarely.study import Request, Study
 
 THETA = np.array([0.6, -0.8])
@@ -179,7 +179,7 @@ def test_a_study_counts_alarms_and_its_dashboard_names_them():
 
 def test_moments_are_those_of_all_values_with_old_ones_at_half_weight():
     one, other = np.arange(5.0), np.array([7.0, 1.0, 4.0])
-    found = Moments.of(one).followed_by(Moments.of(other))
+    found = Moments.of(one).merge(Moments.of(other))
     values, weights = np.concatenate([one, other]), np.array([0.5] * 5 + [1.0] * 3)
     mean = np.average(values, weights=weights)
     within = (2.5 * one.var(ddof=1) + 3 * other.var(ddof=1)) / 5.5

@@ -18,7 +18,7 @@ from rarely import (
     RejectedWarning,
     ScheduleWarning,
 )
-from rarely._core.policies.update_warnings import OUTLIER_DISTANCE, outliers
+from rarely._core.policies.monitor import OUTLIER_DISTANCE, outliers
 
 RNG = np.random.default_rng(0)
 

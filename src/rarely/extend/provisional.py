@@ -11,8 +11,6 @@ from rarely._core.inputs.contexts import OpenContexts, read_rounds
 from rarely._core.inputs.history import LOGGED, RewardSums, new_values
 from rarely._core.inputs.scaling import CLIP, OFF_CENTER, OFF_SPREAD, TRUSTED_ROUNDS
 from rarely._core.model.network import Network, Weights
-from rarely._core.policies.alarms import KINDS as ALARM_KINDS
-from rarely._core.policies.alarms import t_quantile
 from rarely._core.policies.decided_elsewhere import (
     DecidedRounds,
     FeatureTask,
@@ -22,6 +20,7 @@ from rarely._core.policies.decided_elsewhere import (
     VersionFunction,
 )
 from rarely._core.policies.learner import RewardTask, split_mix
+from rarely._core.policies.monitor import ALARM_KINDS, t_quantile
 from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.policy import facts_table
 from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of

@@ -49,6 +49,7 @@ from rarely._core.inputs.history import History, Late, read_log
 from rarely._core.policies.compaction import compacted
 from rarely._core.policies.covariance_change import change_covariance
 from rarely._core.policies.learner import Learner, ScoreOverride
+from rarely._core.policies.monitor import log_update, warn_past_horizon
 from rarely._core.policies.options import Limits
 from rarely._core.policies.saving import POLICIES, content_of, decoded, restored_state
 from rarely._core.policies.select import ScoredArms, Scores, concatenated, decide, prepared, rounds_at_once, score
@@ -63,7 +64,6 @@ from rarely._core.policies.update import (
     update,
     with_digest,
 )
-from rarely._core.policies.update_warnings import log_update, warn_past_horizon
 from rarely._core.progress import Progress
 from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields

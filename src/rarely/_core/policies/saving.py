@@ -22,8 +22,8 @@ from rarely._core.covariance import FORMS, CovarianceFactory
 from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
-from rarely._core.policies.alarms import Expectations
 from rarely._core.policies.learner import LEARNERS, ScoreOverride, learner_from
+from rarely._core.policies.monitor import Expectations
 from rarely._core.policies.options import additions_from, limits_from, preset_from, training_from
 from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord, Version
 from rarely._core.registry import Registry, is_own

@@ -19,8 +19,8 @@ from rarely._core.choice.rules import ChoiceRule
 from rarely._core.covariance import Covariance
 from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.history import History
-from rarely._core.policies.alarms import Expectations
 from rarely._core.policies.learner import Learner, ScoreOverride
+from rarely._core.policies.monitor import Expectations
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import NEVER, Budget, Schedule
 from rarely._core.types import Array, Described, IntArray

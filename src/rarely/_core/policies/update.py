@@ -29,8 +29,8 @@ from rarely._core.model.features import Factors
 from rarely._core.policies.compaction import compacted_after_update
 from rarely._core.policies.covariance_change import record_form_change
 from rarely._core.policies.learner import FitResult, Learner, Recall, ScoreOverride
+from rarely._core.policies.monitor import announce
 from rarely._core.policies.state import ArmStats, PolicyState, UpdateRecord, Version
-from rarely._core.policies.update_warnings import announce
 from rarely._core.progress import Progress
 from rarely._core.saving import archive
 from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
