@@ -122,7 +122,6 @@ def packed_rows(rng, rounds, arms):
 
 
 AS_SHIPPED = {
-    "noise_radius": (lambda schedule: BatchNeuralUCB(2, schedule, beta=NoiseRadius(0.1, relative=0.1), seed=0), None),
     "returning_arms": (lambda schedule: BatchNeuralUCB(3, schedule, seed=0), returning_arms),
     "returning_arms_tried_to_the_end": (
         lambda schedule: BatchNeuralUCB(3, schedule, beta=NoiseRadius(0.1, relative=0.1), seed=0),

@@ -377,24 +377,29 @@ def test_a_solution_in_the_place_of_its_right_hand_side_has_the_same_bits(count)
     assert np.allclose(kept, factor.solve(rhs, 200))
 
 
-def test_the_default_chooses_the_same_arms_in_every_form(loops, monkeypatch):
-    """In single precision rounding decided between the candidates of tuning, so each form was another policy."""
+def arms_of_the_default():
     rng = np.random.default_rng(3)
     stream = rng.random((300, 4, 6))
     rewards = np.cos(3 * stream @ rng.normal(size=6)) + 0.3 * rng.normal(size=(300, 4))
+    policy, chosen = BatchNeuralUCB(6, FixedGrid(300, 8), hidden=64, seed=0), []
+    while policy.round < len(stream):
+        decision = policy.select(stream[policy.round :], until_due=True)
+        policy.observe(decision, rewards[decision.round - 1, decision.arm])
+        chosen += decision.arm.tolist()
+        if policy.due:
+            policy.update()
+    return chosen
 
-    def arms():
-        policy, chosen = BatchNeuralUCB(6, FixedGrid(300, 8), hidden=64, seed=0), []
-        while policy.round < len(stream):
-            decision = policy.select(stream[policy.round :], until_due=True)
-            policy.observe(decision, rewards[decision.round - 1, decision.arm])
-            chosen += decision.arm.tolist()
-            if policy.due:
-                policy.update()
-        return chosen
 
-    ours = arms()
-    monkeypatch.setattr(native, "in_use", lambda: False)
-    monkeypatch.setattr(linalg, "in_use", lambda: False)
-    monkeypatch.setattr(CompiledObjective, "fits", staticmethod(lambda network: False))
-    assert arms() == ours
+@pytest.fixture(scope="module")
+def arms_in_numpy():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "in_use", lambda: False)
+        patch.setattr(linalg, "in_use", lambda: False)
+        patch.setattr(CompiledObjective, "fits", staticmethod(lambda network: False))
+        return arms_of_the_default()
+
+
+def test_the_default_chooses_the_same_arms_in_every_form(loops, arms_in_numpy):
+    """In single precision rounding decided between the candidates of tuning, so each form was another policy."""
+    assert arms_of_the_default() == arms_in_numpy
