@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely.extend import Array, IntArray
+from rarely.extend import Array, IntArray, schedule_from
 from rarely.offpolicy.intervals import Span, deviations, normal, read_range, score, variance_share
 from rarely.pages.page import render
 from rarely.pages.plots import group_means
@@ -99,7 +99,8 @@ def render_study(
         shown |= {"panels": panels(overview), "updates": overview.updates}
         shown |= {name: list(reversed(getattr(overview, name))) for name in ("quarantined", "steps")}
         shown |= {"versions": {row.number: row for row in versions}, "health": [*_conditions(status), *health]}
-        shown |= {"status": status, "schedule": _named(json.loads(versions[-1].settings).get("schedule", {}))}
+        schedule = json.loads(versions[-1].settings).get("schedule")
+        shown |= {"status": status, "schedule": schedule_from(schedule) if schedule else "no schedule"}
         return render(
             "rarely.service", "study.html", **shown, contents=[*SECTIONS.items()], refresh=REFRESH, now=time.time()
         )
@@ -211,11 +212,3 @@ def _conditions(status: Status) -> list[tuple[str, bool, str]]:
         ("trainer", True, status.trainer or "idle"),
         ("last hash", True, f"{status.head[:16]}… after {status.events} events"),
     ]
-
-
-def _named(schedule: Any) -> str:
-    """Return a schedule as Python writes it."""
-    if not isinstance(schedule, dict):
-        return str(schedule)
-    fields = ", ".join(f"{name}={_named(value)}" for name, value in schedule.items() if name != "kind")
-    return f"{schedule.get('kind', '')}({fields})"
