@@ -7,6 +7,11 @@ BIN    := $(VENV)/bin
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Many tests start a Python of their own, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
+# A build of torch for processors comes by its exact version: the extra alone would fetch a newer one, with gigabytes for GPUs.
+TORCH ?= 2.13.0
+PIP := python -m pip install --quiet --disable-pip-version-check
+# What an installation depends on.
+SOURCES := pyproject.toml lab/pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 
 .PHONY: run reproduce lint test test-torch test-extras test-slow api-test crash-test kill-test fuzz docs sanitize bench wheels wheel-test clean
 
@@ -24,6 +29,7 @@ lint: $(VENV)/.installed           ## lint, types, arrows
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config lab/pyproject.toml
 
 # The tests of what the compiled loops compute, which run once more without them.
 LOOPS := contracts/test_covariance contracts/test_policy laws/test_dense_algorithm core/test_block_objective core/test_network \
@@ -36,16 +42,17 @@ test: lint                         ## lint, types, arrows, doctests and tests; t
 	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 EXAMPLES=5 $(BIN)/python -m pytest -n auto --dist worksteal -q -r fE \
 	    -m "not slow and not once" $(LOOPS:%=tests/%.py)
 
-test-torch: $(VENV)/torch/.installed  ## models of torch, with its CPU build in an environment of its own
-	$(ONE_THREAD) $(VENV)/torch/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" -o addopts="--doctest-modules --import-mode=importlib -ra" \
-	    tests/torch_models tests/gpu src/rarely/torch src/rarely/gpu
+test-torch: $(VENV)/torch-$(TORCH)/.installed  ## models of torch, with its CPU build in an environment of its own; TORCH=2.4.0 for the oldest
+	$(ONE_THREAD) $(VENV)/torch-$(TORCH)/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" -o addopts="--doctest-modules --import-mode=importlib -ra" \
+	    tests/torch_models lab/tests/gpu src/rarely/torch lab/src/rarely_lab/gpu
 
 # What some users install beside the package, and the compiled loops of the other processor under an emulator.
 EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit bayesianbandits
-EXTRA_TESTS := cluster ensembles compare/test_policies_and_problems.py compare/test_rivals_of_others.py core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py runs/test_ray_executor.py
+EXTRA_TESTS := $(addprefix tests/,cluster ensembles core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py) \
+	$(addprefix lab/tests/,compare/test_policies_and_problems.py compare/test_rivals_of_others.py engine/test_ray_executor.py)
 
 test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, polars, pyarrow, LightGBM, Vowpal Wabbit or an emulator
-	$(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" $(EXTRA_TESTS:%=tests/%)
+	$(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" $(EXTRA_TESTS)
 	RARELY_EMULATED=1 $(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -k emulated \
 	    tests/core/test_native.py tests/core/test_block_objective.py
 
@@ -96,6 +103,7 @@ WHEELS := \
 wheels: $(VENV)/wheels/.installed  ## the source distribution and a wheel with compiled loops for each platform: dist/
 	rm -rf dist
 	$(VENV)/wheels/bin/python -m build --no-isolation --sdist
+	$(VENV)/wheels/bin/python -m build --no-isolation --outdir dist lab
 	set -e; for pair in $(WHEELS); do \
 	    RARELY_CC="$(abspath $(VENV))/wheels/bin/python -m ziglang cc -target $${pair%%=*} -s" RARELY_TARGET=$${pair#*=} \
 	    RARELY_COMPILED=1 $(VENV)/wheels/bin/python -m build --no-isolation --wheel; \
@@ -109,16 +117,17 @@ wheel-test:                        ## the wheel of this machine in an empty envi
 	    --no-index --no-deps --only-binary :all: --find-links dist rarely
 	PATH=/nowhere PYTHONPATH= RARELY_COMPILED=1 $(abspath $(VENV))/empty/bin/python -P tests/wheel_check.py dist
 
-$(VENV)/extras/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
+$(VENV)/extras/.installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)/extras
-	$(VENV)/extras/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch,ray,parquet]' \
-	    polars lightgbm vowpalwabbit bayesianbandits
+	$(VENV)/extras/bin/$(PIP) torch==$(TORCH)
+	$(VENV)/extras/bin/$(PIP) -e '.[cli,plan,dev,torch,ray,parquet]' -e ./lab polars lightgbm vowpalwabbit bayesianbandits
 	$(VENV)/extras/bin/python -c 'import importlib; [importlib.import_module(name) for name in "$(EXTRA_PACKAGES)".split()]'
 	touch $@
 
-$(VENV)/torch/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
-	$(PYTHON) -m venv $(VENV)/torch
-	$(VENV)/torch/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,dev,torch]'
+$(VENV)/torch-$(TORCH)/.installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)/torch-$(TORCH)
+	$(VENV)/torch-$(TORCH)/bin/$(PIP) torch==$(TORCH)
+	$(VENV)/torch-$(TORCH)/bin/$(PIP) -e '.[cli,plan,dev,torch]' -e ./lab
 	touch $@
 
 $(VENV)/wheels/.installed:
@@ -126,26 +135,25 @@ $(VENV)/wheels/.installed:
 	$(VENV)/wheels/bin/python -m pip install --quiet --disable-pip-version-check build 'hatchling>=1.25' ziglang==0.17.0
 	touch $@
 
-$(VENV)/docs/.installed: pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
+$(VENV)/docs/.installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)/docs
-	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check -e '.[lab,serve,docs]'
+	$(VENV)/docs/bin/$(PIP) -e '.[plan,serve,docs]' -e ./lab
 	touch $@
 
 clean:
 	rm -rf $(VENV) src/rarely/_core/native/_native.* src/rarely/_core/native/_native_build.json out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-SOURCES := pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 define INSTALL
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'
 	@echo "installing into $(VENV), once; this takes a minute or two"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e
+	$(BIN)/$(PIP) -e ./lab -e
 endef
 
 $(VENV)/.lab: $(SOURCES)
-	$(INSTALL) '.[lab]'
+	$(INSTALL) .
 	touch $@
 
 $(VENV)/.installed: $(SOURCES)
-	$(INSTALL) '.[lab,dev]'
+	$(INSTALL) '.[plan,dev]'
 	touch $(VENV)/.lab $@

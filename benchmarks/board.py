@@ -1,7 +1,7 @@
 """The scales of a board, from records of all that was played on it: the best mean regret known on each problem, which
 is 0, and that of uniform play, which is 1.
 
-python benchmarks/board.py FOLDER              # the lines of [v1.scales] in src/rarely/compare/boards.toml
+python benchmarks/board.py FOLDER              # the lines of [v1.scales] in lab/src/rarely_lab/compare/boards.toml
 python benchmarks/board.py FOLDER --seeds 5    # from as many whole seeds, where the board has not all of them yet
 
 FOLDER is one of `rarely compare --board v1`, or a file of packed records. A mean counts if its policy has that many
@@ -15,8 +15,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from rarely.compare import read_records
-from rarely.compare.scores import BOARDS, Results
+from rarely_lab.compare import read_records
+from rarely_lab.compare.scores import BOARDS, Results
 
 
 def scales(results: Results, board: dict, seeds: int) -> dict[str, list[float]]:

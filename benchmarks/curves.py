@@ -21,8 +21,8 @@ from rarely import BatchNeuralUCB, FixedGrid
 from rarely._core.model.network import Network
 from rarely._core.training.gradient_descent import TrainingPlan, train
 from rarely.pages.figures import STYLE
-from rarely.runs.play import play
 from rarely.worlds import Cosine
+from rarely_lab.engine.play import play
 from suite.machine import (
     best_of,
     describe,

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from rarely import BatchNeuralUCB, EnsemblePolicy, LinUCB, Mixture, Paced, Policy
-from rarely.compare.problems import find_problem
+from rarely_lab.compare.problems import find_problem
 from suite.studies import play_all, play_batches
 
 ROUNDS, BATCHES, FIRST_SEED = 1000, 40, 92_000

@@ -12,9 +12,9 @@ import argparse
 import statistics
 from pathlib import Path
 
-from rarely._reproduce.catalogue import FAIR, PAPER, PROBLEMS
-from rarely._reproduce.config import Configuration
-from rarely._reproduce.records import read_published
+from rarely_lab.reproduce.catalogue import FAIR, PAPER, PROBLEMS
+from rarely_lab.reproduce.config import Configuration
+from rarely_lab.reproduce.records import read_published
 
 
 def cell(regrets: list[float]) -> str:

@@ -1,4 +1,4 @@
-"""Measure `rarely.gpu` on a GPU: its products, its trainings, its arms against the core's, and whole experiments.
+"""Measure `rarely_lab.gpu` on a GPU: its products, its trainings, its arms against the core's, and whole experiments.
 
     python benchmarks/gpu.py rates                          # products and trainings, in TFLOP/s
     python benchmarks/gpu.py arms cosine mushroom           # the same cells on both engines, round by round
@@ -16,13 +16,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rarely._reproduce.catalogue import PROBLEMS, plan_cells
-from rarely._reproduce.records import Store
-from rarely.gpu.executor import GpuExecutor
-from rarely.gpu.training import Samples, Theta, _by_kernel, _by_products, _by_sparse_kernel, entries_of, samples_at_once
-from rarely.runs.executor import executor_of
 from rarely.runs.provenance import cores
-from rarely.runs.store import run_cells
+from rarely_lab.engine.executor import executor_of
+from rarely_lab.engine.store import run_cells
+from rarely_lab.gpu.executor import GpuExecutor
+from rarely_lab.gpu.training import (
+    Samples,
+    Theta,
+    _by_kernel,
+    _by_products,
+    _by_sparse_kernel,
+    entries_of,
+    samples_at_once,
+)
+from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
+from rarely_lab.reproduce.records import Store
 
 SHAPES = ((2000, 200, 12), (500, 200, 12), (100, 200, 12), (2000, 100, 12), (2000, 100, 24), (2000, 100, 236))
 """n, m and d: cosine's at three lengths, quadratic's, MAGIC's and Mushroom's."""

@@ -38,14 +38,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from rarely._reproduce.catalogue import GRID, PAPER, PROBLEMS, configurations
-from rarely._reproduce.config import Configuration
-from rarely._reproduce.records import read_published
-from rarely._reproduce.report.claims import ALPHA, HELD, Check, Claim, ClaimChecker, decide
-from rarely._reproduce.report.paper_claims import CLAIMS, OVERALL
-from rarely._reproduce.report.results import Comparison, Series, _linear, compare
 from rarely.pages.grid import Grid
 from rarely.runs.statistics import SKEWNESS_ERRORS, Sample, t_quantile
+from rarely_lab.reproduce.catalogue import GRID, PAPER, PROBLEMS, configurations
+from rarely_lab.reproduce.config import Configuration
+from rarely_lab.reproduce.records import read_published
+from rarely_lab.reproduce.report.claims import ALPHA, HELD, Check, Claim, ClaimChecker, decide
+from rarely_lab.reproduce.report.paper_claims import CLAIMS, OVERALL
+from rarely_lab.reproduce.report.results import Comparison, Series, _linear, compare
 
 RECORDS = Path(__file__).parents[1] / "docs" / "records.json.gz"
 ROUNDS = 2000

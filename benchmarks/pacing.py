@@ -37,9 +37,9 @@ from rarely import (
     Schedule,
     ScheduleWarning,
 )
-from rarely.compare import find_problem
 from rarely.worlds import World
 from rarely.worlds.gallery import GALLERY
+from rarely_lab.compare import find_problem
 from suite.studies import play_all, play_batches
 
 ROUNDS, FIRST_SEED = 2000, 70_000

@@ -28,11 +28,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from rarely import BatchNeuralUCB, Paced, Window
-from rarely.compare import POLICIES, find_problem
-from rarely.compare.contestant import Task
-from rarely.compare.contestant import play as play_contestant
-from rarely.compare.policies import GRIDS, LibraryContestant
-from rarely.compare.problems import Problem, expand
+from rarely_lab.compare import POLICIES, find_problem
+from rarely_lab.compare.contestant import Task
+from rarely_lab.compare.contestant import play as play_contestant
+from rarely_lab.compare.policies import GRIDS, LibraryContestant
+from rarely_lab.compare.problems import Problem, expand
 from suite.plain_arms import RIVALS
 from suite.studies import play_all, play_batches
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from rarely._reproduce.catalogue import plan_cells
-from rarely._reproduce.config import Problem
-from rarely._reproduce.records import Store
-from rarely._reproduce.report.page import write_report
-from rarely.runs.executor import LokyExecutor
 from rarely.runs.provenance import cores
-from rarely.runs.store import run_cells
 from rarely.worlds import World
+from rarely_lab.engine.executor import LokyExecutor
+from rarely_lab.engine.store import run_cells
+from rarely_lab.reproduce.catalogue import plan_cells
+from rarely_lab.reproduce.config import Problem
+from rarely_lab.reproduce.records import Store
+from rarely_lab.reproduce.report.page import write_report
 
 
 class Waves(World):

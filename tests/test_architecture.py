@@ -9,23 +9,26 @@ import numpy as np
 import pytest
 
 import rarely
+import rarely_lab
 from rarely import BatchNeuralUCB, LinUCB, NeuralTS, Paced
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(rarely.__file__).parent
+SOURCES = {"src/rarely/": SOURCE, "lab/src/rarely_lab/": Path(rarely_lab.__file__).parent}
 FUNCTION_LINES = 60
 """Lines of a function without its docstring."""
 
 
-def test_the_tree_of_the_architecture_page_is_true():
+@pytest.mark.parametrize("package", SOURCES)
+def test_the_tree_of_the_architecture_page_is_true(package):
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    folders, shown = [SOURCE], set()
-    for line in text.split("src/rarely/\n", 1)[1].split("```")[0].splitlines():
+    folders, shown = [SOURCES[package]], set()
+    for line in text.split(f"```\n{package}\n", 1)[1].split("```")[0].splitlines():
         indent, name, _ = re.fullmatch(r"((?:  )+)(\w+/?) +(\S.*)", line).groups()
         path = folders[len(indent) // 2 - 1] / name
         folders[len(indent) // 2 :] = [path]
         shown.add(path / "__init__.py" if name.endswith("/") else path.with_suffix(".py"))
-    assert {str(path) for path in shown} == {str(path) for path in SOURCE.rglob("*.py")}
+    assert {str(path) for path in shown} == {str(path) for path in SOURCES[package].rglob("*.py")}
 
 
 def entered(call):
@@ -82,9 +85,9 @@ def functions(path):
             lines = node.end_lineno - node.lineno + 1
             if ast.get_docstring(node, clean=False) is not None:
                 lines -= node.body[0].end_lineno - node.body[0].lineno + 1
-            yield f"{path.relative_to(SOURCE)}::{node.name}", lines
+            yield f"{path}::{node.name}", lines
 
 
 def test_functions_are_short():
-    lengths = dict(pair for path in SOURCE.rglob("*.py") for pair in functions(path))
+    lengths = dict(pair for source in SOURCES.values() for path in source.rglob("*.py") for pair in functions(path))
     assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES} == {}

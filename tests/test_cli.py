@@ -1,72 +1,27 @@
-import errno
+import importlib.metadata
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 import time
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 import rarely
+from command_line import HIDDEN, call, python, told
 from rarely import __version__
-from rarely._cli import app
-from rarely._cli.console import Shown, console
-from rarely._core import native
-from rarely.runs.executor import SerialExecutor
+from rarely._cli import LAB, app
+from rarely.console import Shown, console
+from rarely.extend.provisional import native
 from rarely.worlds import datasets
-
-QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "20", "--jobs", "1", "--only", "fixed-*"]
-SKETCH = '<svg viewBox="0 0 9 9"></svg>'
-"""What the fixture puts in the place of a figure."""
-pytestmark = pytest.mark.usefixtures("sketched_figures")
-
-
-@pytest.fixture
-def serial(monkeypatch):
-    """Cells played in this process: starting another takes longer than they do."""
-    monkeypatch.setattr("rarely._cli.reproduce.LokyExecutor", lambda jobs: SerialExecutor())
-
-
-@pytest.fixture
-def unreported(serial, monkeypatch):
-    """Runs without their report, whose figures take longer."""
-    monkeypatch.setattr("rarely._cli.reproduce.make_report", lambda out: None)
-
-
-@pytest.fixture(scope="module")
-def played(tmp_path_factory, sketched_figures):
-    """Six cells on record, with their report, and what the command printed."""
-    out = tmp_path_factory.mktemp("played")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("rarely._reproduce.report.page.drawn", lambda draw: SKETCH)
-        return out, call(*QUICK, "--out", out)
-
-
-@pytest.fixture
-def records(played, tmp_path):
-    """A copy of those records that a test may change."""
-    return shutil.copytree(played[0], tmp_path / "out")
-
-
-def call(*arguments, **environment):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], env=environment)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
-def told(result):
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
 
 
 def commands(group, *path):
     """The path of every command, and of every group of commands."""
     yield " ".join(path), group
-    for name, command in getattr(group, "commands", {}).items():
-        yield from commands(command, *path, name)
+    for name in group.list_commands(None) if hasattr(group, "list_commands") else ():
+        yield from commands(group.get_command(None, name), *path, name)
 
 
 COMMANDS = dict(commands(typer.main.get_command(app)))
@@ -76,7 +31,7 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 def test_help_has_examples(name):
     result = call(*name.split(), "--help", COLUMNS="200")
     assert result.exit_code == 0
-    if not hasattr(COMMANDS[name], "commands"):
+    if not hasattr(COMMANDS[name], "list_commands"):
         assert f"rarely {name} " in told(result).partition("Examples")[2]
 
 
@@ -84,47 +39,18 @@ def test_version():
     assert told(call("--version")) == __version__
 
 
-def python(code, **environment):
-    """What a fresh Python prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert not done.returncode, done.stderr
-    return done.stdout
-
-
 def test_the_version_is_said_without_the_command_line():
     said = python(
         "import sys; sys.argv[1:] = ['--version']\n"
         "from rarely.__main__ import main; main()\n"
-        "print(sorted({'typer', 'rich', 'rarely._reproduce', 'rarely.planning', 'matplotlib'} & sys.modules.keys()))"
+        "print(sorted({'typer', 'rich', 'rarely_lab', 'rarely.planning', 'matplotlib'} & sys.modules.keys()))"
     )
     assert said.split() == [__version__, "[]"]
 
 
 def test_what_takes_long_to_import_waits_for_the_command_that_needs_it():
-    wanted = "{'matplotlib', 'ray', 'sklearn'}"
+    wanted = "{'matplotlib', 'jinja2', 'loky', 'ray', 'sklearn', 'rarely_lab'}"
     assert python(f"import sys, rarely._cli; print(sorted({wanted} & sys.modules.keys()))") == "[]\n"
-
-
-@pytest.mark.parametrize(
-    "command", [["report", "nowhere"], ["reproduce", "cosine", "--only", "fixed-B40", "--out", "x"]]
-)
-def test_the_first_line_comes_before_figures_are_imported(command, tmp_path):
-    """Of the commands that draw: Matplotlib alone takes half a second and more."""
-    said = python(
-        f"import os, sys; os.chdir({str(tmp_path)!r}); sys.argv[1:] = {command!r}\n"
-        "from rarely._cli import app; from rarely._cli.console import console; say = console.print\n"
-        "def first(*given, **how):\n"
-        "    say(*given, **how); say('matplotlib' in sys.modules); os._exit(0)\n"
-        "console.print = first; app()"
-    )
-    assert said.splitlines()[1] == "False"
 
 
 def test_letters_that_the_terminal_has_not_do_not_end_the_program():
@@ -150,21 +76,12 @@ def test_doctor_as_json_has_everything():
 
 
 def test_doctor_fails_where_something_asked_for_is_missing():
+    native.form()  # read before the wish is another, so that the tests after this one have their loops
     result = call("doctor", RARELY_COMPILED="yes")
     assert result.exit_code == 1
     assert "problem loops" in told(result)
     assert "problems: 1" in told(result)
     assert json.loads(call("doctor", "--json", RARELY_COMPILED="yes").output)["ok"] is False
-
-
-HIDDEN = (
-    "from pathlib import Path; from rarely._core.native import loader; loader.LIBRARY = Path('nowhere.so'); "
-    "loader.RECORD = Path('nowhere.json')\n"
-    "import sys; from typer.testing import CliRunner; from rarely._cli import app, reproduce\n"
-    "from rarely.runs.executor import SerialExecutor; reproduce.LokyExecutor = lambda jobs: SerialExecutor()\n"
-    "reproduce.make_report = lambda out: None\n"
-    "result = CliRunner().invoke(app, {arguments!r}); print(result.exit_code); print(result.output)"
-)
 
 
 @pytest.mark.parametrize(
@@ -175,98 +92,14 @@ HIDDEN = (
     ],
 )
 def test_doctor_without_compiled_loops(wish, code, says):
-    said = python(HIDDEN.format(arguments=["doctor"]), RARELY_COMPILED=wish).split()
+    said = python(HIDDEN.format(setup="", arguments=["doctor"]), RARELY_COMPILED=wish).split()
     assert said[0] == code
     assert says in " ".join(said)
     assert "Install the package again" in " ".join(said)
 
 
-def test_reproduce_without_compiled_loops_says_what_to_do(tmp_path):
-    arguments = [*QUICK, "--only", "nothing", "--runs", "1", "--only", "linucb-r1-b1", "--out", str(tmp_path)]
-    code, first = python(HIDDEN.format(arguments=arguments), RARELY_COMPILED="").splitlines()[:2]
-    assert code == "0"
-    assert first.startswith(f"rarely {__version__} with NumPy's loops, several times slower")
-    assert "nowhere.so is missing. Install the package again" in first
-
-
-def test_reproduce_fails_at_once_where_the_loops_asked_for_are_missing(tmp_path):
-    said = python(HIDDEN.format(arguments=[*QUICK, "--out", str(tmp_path)]), RARELY_COMPILED="1")
-    assert said.startswith("1\nerror: RARELY_COMPILED=1 asks for the compiled loops, and they are missing.")
-    assert not list(tmp_path.iterdir())
-
-
-def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatch, unreported):
-    """The first cell may take minutes: a line comes all the same, and the next says how long the others take."""
-    from rarely.runs.cell import play_cell
-
-    lines, say = [], console.print
-    monkeypatch.setattr(console, "print", lambda text, **how: (lines.append(text), say(text, **how)))
-
-    def until(said):
-        while not any(re.match(said, line) for line in lines):
-            time.sleep(0.01)
-
-    def patient(cells):
-        until("0 of 6 cells after .* the time left is not known yet$")
-        for cell in cells[:3]:
-            yield play_cell(cell)
-        until("3 of 6 cells after .*; about .* left$")
-        for cell in cells[3:]:
-            yield play_cell(cell)
-
-    monkeypatch.setattr(sys.modules["rarely._cli.console"], "SECONDS_TO_FIRST_LINE", 0.05)
-    monkeypatch.setattr("rarely._cli.reproduce.LokyExecutor", lambda jobs: patient)
-    assert call(*QUICK, "--out", tmp_path).exit_code == 0
-    assert any(re.match("6 of 6 cells in .*$", line) for line in lines)
-
-
-def test_reproduce_plays_reports_and_resumes(played, records):
-    out, first = played
-    assert first.exit_code == 0
-    numpy, loops = native.form() == "numpy", f"compiled loops ({native.form()})"
-    assert first.output.startswith(f"rarely {__version__} with {'NumPy' if numpy else loops}")
-    assert "6 cells to play" in told(first)
-    assert f"report: {out / 'report.html'}" in told(first)
-    assert len(list(out.glob("records/cosine/code/*/*.json.gz"))) == 6
-    assert json.loads((out / "claims.json").read_text())["claims"]
-    again = call(*QUICK, "--out", records)
-    assert "0 cells to play" in told(again)
-    assert "6 on record already" in told(again)
-
-
-def test_report_redraws_from_records_alone(records):
-    before = (records / "report.html").read_bytes()
-    for path in (records / "report.html", records / "claims.json"):
-        path.unlink()
-    result = call("report", records, "--markdown", records / "results.md")
-    assert result.exit_code == 0
-    assert (records / "report.html").read_bytes() == before
-    tables = (records / "results.md").read_text()
-    assert "| cosine-4 | At equal B adaptive beats fixed. |" in tables
-    assert "| fixed B=40 | 2 |" in tables
-
-
-def own_table(tmp_path, text, *arguments):
-    (tmp_path / "own.csv").write_text(text)
-    short = ["--policy", "linucb", "--budgets", "3,T", "--seeds", "1", "--jobs", "1"]
-    return call("compare", tmp_path / "own.csv", *arguments, *short, "--out", tmp_path / "out")
-
-
-def test_a_class_called_none_is_played(tmp_path):
-    result = own_table(tmp_path, "x,kind\n" + "".join(f"{i % 2},{('none', 'some')[i % 2]}\n" for i in range(90)))
-    assert result.exit_code == 0, told(result)
-
-
-def test_columns_can_be_left_out_by_name_and_number(tmp_path):
-    text = "id,x,y,kind\n" + "".join(f"{i},{i % 2},{i % 3},{'ab'[i % 2]}\n" for i in range(90))
-    assert own_table(tmp_path, text, "--label", "kind", "--ignore", "id", "--ignore", "2").exit_code == 0
-    refused = own_table(tmp_path, text, "--ignore", "nowhere")
-    assert refused.exit_code == 1
-    assert "has no column 'nowhere'; its columns are id, x, y, kind" in told(refused)
-
-
-@pytest.mark.parametrize("command", [["reproduce", "cosine", "--only", "fixed-B40"], ["plan", "--world", "cosine"]])
-def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(command, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(tmp_path, monkeypatch):
+    command = ["plan", "--world", "cosine"]
     (tmp_path / "afile").write_text("")
     named = call(*command, "--out", tmp_path / "afile")
     assert named.exit_code == 1
@@ -278,31 +111,9 @@ def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(command, tm
     assert not (tmp_path / "closed").exists()
 
 
-def test_a_full_disk_is_one_sentence_with_the_path_and_the_run_goes_on_later(tmp_path, monkeypatch, unreported):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    short = [*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path]
-    with monkeypatch.context() as patched:
-        patched.setattr("os.fsync", full)
-        result = call(*short)
-    assert result.exit_code == 1
-    assert re.search(r"records/cosine/\S+\.json\.gz cannot be written: No space left on device\. Free", told(result))
-    assert not list(tmp_path.glob("records/**/*.part"))
-    assert call(*short).exit_code == 0
-
-
-def test_a_report_that_cannot_be_written_is_told_with_the_path(tmp_path, serial):
-    (tmp_path / "claims.json").mkdir()
-    call(*QUICK, "--runs", "1", "--only", "linucb-r1-b1", "--out", tmp_path)
-    result = call("report", tmp_path)
-    assert result.exit_code == 1
-    assert f"{tmp_path / 'claims.json'} cannot be written" in told(result)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
 def test_a_terminal_breaks_lines_between_words_and_a_pipe_not_at_all():
-    code = "from rarely._cli.console import console; console.print('updates ' * 30)"
+    code = "from rarely.console import console; console.print('updates ' * 30)"
     piped = python(code)
     assert len(piped.splitlines()) == 1
     import pty
@@ -322,7 +133,7 @@ def lines(monkeypatch):
     """Lines that are printed, every hundredth of a second."""
     lines = []
     monkeypatch.setattr(console, "print", lambda text, **how: lines.append(text))
-    monkeypatch.setattr(sys.modules["rarely._cli.console"], "SECONDS_BETWEEN_LINES", 0.01)
+    monkeypatch.setattr(sys.modules["rarely.console"], "SECONDS_BETWEEN_LINES", 0.01)
     return lines
 
 
@@ -350,71 +161,24 @@ def test_a_line_without_text_is_not_printed(lines):
 
 
 @pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        (["1,a", "2,", "3,b"], "for their class"),
-        ([f"{i},c{i}" for i in range(150)], "150 classes"),
-    ],
-)
-def test_labels_that_are_no_classes_are_refused(lines, says, tmp_path):
-    (tmp_path / "odd.csv").write_text("\n".join(lines) + "\n")
-    result = call("compare", tmp_path / "odd.csv", "--out", tmp_path)
-    assert result.exit_code == 1
-    assert says in told(result)
-
-
-@pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["reproduce", "nowhere"], "no problem is called 'nowhere'"),
-        (["reproduce", "cosine", "--preset", "best"], "--preset must be one of"),
-        (["reproduce", "cosine", "--only", "nothing-*"], "code is called nothing-*; there are neuralucb"),
-        (["reproduce", "cosine", "--preset", "paper", "--only", "default-*"], "no configuration of preset paper is"),
-        (["compare", "cosine", "--label", "x"], "--label and --ignore are for a table of your own"),
-        (["reproduce", "cosine", "--only", "fixed-B40", "--out", "afile/x"], "afile"),
-        (["reproduce", "cosine", "--address", "auto"], "--address is for --engine ray"),
-        (["reproduce", "mine.csv"], "A table of your own is played by rarely compare"),
-        (["compare", "missing.csv"], "missing.csv cannot be read"),
         (["plan", "--world", "cosine+drift"], "name cosine itself"),
-        (["report", "nowhere"], "no records to report"),
+        (["plan", "--world", "nowhere"], "no world is called 'nowhere'"),
         (["data", "iris"], "unknown dataset 'iris'"),
     ],
 )
 def test_errors_are_one_sentence_and_an_exit_code(arguments, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "afile").write_text("")
     result = call(*arguments)
     assert result.exit_code == 1
     assert says in told(result)
     assert "Traceback" not in result.output
 
 
-def test_wrong_usage_has_its_own_exit_code(tmp_path):
-    assert call("reproduce", "cosine", "--runs", "0").exit_code == 2
+def test_wrong_usage_has_its_own_exit_code():
+    assert call("data", "--nothing").exit_code == 2
     assert call("nothing").exit_code == 2
-
-
-def test_mixing_is_refused_with_a_way_out(records, unreported):
-    other = [a if a != "20" else "21" for a in QUICK]
-    refused = call(*other, "--out", records)
-    assert refused.exit_code == 1
-    assert "rounds is 20 on record, 21 is asked for" in told(refused)
-    assert "--replace" in told(refused)
-    assert call(*other, "--out", records, "--replace").exit_code == 0
-
-
-def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch):
-    def failing(cell):
-        from rarely.runs.cell import Result, play_cell
-
-        return Result(cell.id, None, "it rained") if cell.seed else play_cell(cell)
-
-    monkeypatch.setattr("rarely._cli.reproduce.LokyExecutor", lambda jobs: lambda cells: map(failing, cells))
-    result = call(*QUICK, "--out", tmp_path)
-    assert result.exit_code == 1
-    assert "fixed-B40/seed1: it rained" in told(result)
-    assert "3 of 6 cells failed" in told(result)
-    assert (tmp_path / "report.html").exists()
 
 
 def test_data_lists_what_is_missing_and_where_it_would_come_from(tmp_path):
@@ -451,9 +215,61 @@ def test_data_that_cannot_be_fetched_says_where_to_put_it(tmp_path, monkeypatch)
     assert f"Put the original file into {tmp_path / 'mushroom'}" in told(result)
 
 
-def test_without_the_laboratory_the_command_says_what_to_install():
+def test_without_its_extra_the_command_says_what_to_install():
     code = "import sys; sys.modules['typer'] = None; import runpy; runpy.run_module('rarely', run_name='__main__')"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 1
-    assert "pip install 'rarely[lab]'" in result.stderr
+    assert "pip install 'rarely[cli]'" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def without_lab(monkeypatch):
+    """No other package has commands."""
+    monkeypatch.setattr("rarely._cli.entry_points", lambda group: ())
+
+
+@pytest.mark.parametrize("name", LAB)
+@pytest.mark.parametrize("arguments", [[], ["cosine", "--runs", "3", "--quick"], ["-x"]])
+def test_without_the_laboratory_its_commands_say_what_to_install(name, arguments, without_lab):
+    result = call(name, *arguments)
+    assert result.exit_code == 2
+    assert f"rarely {name}: it is part of rarely-lab: pip install rarely-lab" in told(result)
+    assert "Traceback" not in result.output
+
+
+def test_the_help_lists_the_laboratorys_commands_whether_it_is_installed_or_not(monkeypatch, without_lab):
+    lacking = told(call("--help", COLUMNS="200"))
+    monkeypatch.undo()
+    installed = told(call("--help", COLUMNS="200"))
+    for name, says in LAB.items():
+        assert f"{name} {says}" in installed
+        assert f"{name} {says} Not available: it is part of rarely-lab" in lacking
+
+
+def entry(name, value):
+    return importlib.metadata.EntryPoint(name, value, "rarely.commands")
+
+
+def test_a_package_adds_commands_by_entry_points(monkeypatch, tmp_path):
+    (tmp_path / "beside.py").write_text(
+        "import typer\ndef greet(name: str) -> None:\n    typer.echo(f'hello {name}')\n"
+        "several = typer.Typer()\nseveral.command('one')(greet)\nseveral.command('two')(greet)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = [entry("greet", "beside:greet"), entry("many", "beside:several"), entry("gone", "nowhere:greet")]
+    monkeypatch.setattr("rarely._cli.entry_points", lambda group: entries)
+    assert told(call("greet", "you")) == "hello you"
+    assert told(call("many", "two", "you")) == "hello you"
+    assert "greet" in told(call("--help"))
+    broken = call("gone", "you")
+    assert broken.exit_code == 2
+    assert "nowhere:greet cannot be imported, ModuleNotFoundError" in told(broken)
+
+
+@pytest.mark.parametrize("name", ["loky", "matplotlib", "jinja2"])
+def test_a_plan_says_what_it_needs_before_it_begins(name, monkeypatch):
+    monkeypatch.setattr("rarely._cli.plan.find_spec", lambda asked: None if asked == name else asked)
+    result = call("plan", "--world", "cosine")
+    assert result.exit_code == 1
+    assert f"rarely plan needs {name}: pip install 'rarely[plan]'" in told(result)

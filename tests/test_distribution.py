@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LAB = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text(encoding="utf-8"))
+GOLDEN = LAB["project"]["entry-points"]["rarely.golden"]
 RECORDS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.gz"))
 
 
@@ -24,18 +26,19 @@ def test_a_built_source_distribution_has_no_records_and_all_golden_files(tmp_pat
     with tarfile.open(built) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert not [name for name in names if name.endswith(".gz")]
-    golden = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("src/**/golden.json")}
+    golden = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("**/src/**/golden.json")}
     assert golden
     assert golden <= names
 
 
-def test_the_wheel_holds_the_package_alone():
+def test_a_wheel_holds_its_package_alone():
     assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/rarely"]
-    assert not [path for path in (ROOT / "src").rglob("*.gz")]
+    assert LAB["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/rarely_lab"]
+    assert not [path for folder in ("src", "lab/src") for path in (ROOT / folder).rglob("*.gz")]
 
 
-@pytest.mark.parametrize("name", PROJECT["project"]["entry-points"]["rarely.golden"])
+@pytest.mark.parametrize("name", GOLDEN)
 def test_every_entry_point_has_golden_families(name):
-    families = EntryPoint(name, PROJECT["project"]["entry-points"]["rarely.golden"][name], "rarely.golden").load()
+    families = EntryPoint(name, GOLDEN[name], "rarely.golden").load()
     assert families
     assert families.path.is_file()

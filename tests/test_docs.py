@@ -18,7 +18,7 @@ WITH_CODE = [page for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGEL
 COOKBOOK = DOCS / "cookbook.md"
 MODULES = [
     *("rarely", "rarely.worlds", "rarely.theory", "rarely.logs", "rarely.offpolicy", "rarely.planning"),
-    *("rarely.study", "rarely.service", "rarely.compare", "rarely.testing", "rarely.cluster"),
+    *("rarely.study", "rarely.service", "rarely.testing", "rarely.cluster", "rarely_lab.compare"),
 ]
 
 

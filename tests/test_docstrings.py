@@ -11,7 +11,6 @@ import rarely
 MODULES = (
     "rarely",
     "rarely.cluster",
-    "rarely.compare",
     "rarely.logs",
     "rarely.offpolicy",
     "rarely.planning",
@@ -20,6 +19,7 @@ MODULES = (
     "rarely.testing",
     "rarely.theory",
     "rarely.worlds",
+    "rarely_lab.compare",
 )
 HEADING = "Examples\n--------\n"
 

@@ -9,12 +9,16 @@ import pytest
 import rarely
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "rarely"
+SOURCE, LAB = ROOT / "src" / "rarely", ROOT / "lab" / "src" / "rarely_lab"
 PAGES = [ROOT / "docs" / name for name in ("paper-map.md", "notation.md")]
 MODULES = [
-    importlib.import_module(".".join(("rarely", *path.relative_to(SOURCE).with_suffix("").parts)))
-    for pattern in ("_core/**/*.py", "theory/*.py", "worlds/*.py", "offpolicy/*.py", "logs/*.py", "_reproduce/**/*.py")
-    for path in SOURCE.glob(pattern)
+    importlib.import_module(".".join(path.relative_to(package.parent).with_suffix("").parts))
+    for package, patterns in (
+        (SOURCE, ("_core/**/*.py", "theory/*.py", "worlds/*.py", "offpolicy/*.py", "logs/*.py")),
+        (LAB, ("reproduce/**/*.py",)),
+    )
+    for pattern in patterns
+    for path in package.glob(pattern)
 ]
 
 
@@ -34,7 +38,7 @@ def found(name):
 def test_every_file_on_the_map_exists(page):
     files = set(re.findall(r"`([\w/]+\.(?:py|c))`", page.read_text(encoding="utf-8")))
     assert len(files) > 10
-    gone = {name for name in files if not any((base / name).exists() for base in (SOURCE / "_core", SOURCE, ROOT))}
+    gone = {name for name in files if not any((base / name).exists() for base in (SOURCE / "_core", SOURCE, LAB, ROOT))}
     assert gone == set()
 
 

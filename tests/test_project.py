@@ -14,6 +14,7 @@ import rarely
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LAB = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text(encoding="utf-8"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 SYSTEMS = {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15", "windows-2025"}
@@ -47,6 +48,29 @@ def test_there_is_one_version():
     assert PROJECT["project"]["dynamic"] == ["version"]
     source = read(PROJECT["tool"]["hatch"]["version"]["path"])
     assert re.findall(r'^__version__ = "(.+)"$', source, re.MULTILINE) == [rarely.__version__]
+
+
+def test_the_laboratory_has_the_version_of_the_library_and_needs_that_one():
+    assert LAB["project"]["version"] == rarely.__version__
+    assert f"rarely[cli]=={rarely.__version__}" in LAB["project"]["dependencies"]
+    assert LAB["project"]["requires-python"] == PROJECT["project"]["requires-python"]
+
+
+def test_a_package_has_one_lower_bound_in_all_extras():
+    """And none is pinned: another library beside this one may need another version."""
+    extras = [*PROJECT["project"]["optional-dependencies"].values(), LAB["project"]["dependencies"]]
+    extras += LAB["project"]["optional-dependencies"].values()
+    bounds = {}
+    for requirement in (each for extra in extras for each in extra if not each.startswith("rarely")):
+        name, least = re.fullmatch(r"([\w-]+(?:\[\w+\])?)>=([\d.]+)(?:;.*)?", requirement).groups()
+        assert bounds.setdefault(name, least) == least, name
+
+
+def test_the_oldest_torch_that_is_promised_is_tested():
+    jobs = parsed(ROOT / ".github/workflows/checks.yml")["jobs"]
+    oldest, newest = jobs["torch"]["strategy"]["matrix"]["torch"]
+    assert [f"torch>={oldest.removesuffix('.0')}"] == PROJECT["project"]["optional-dependencies"]["torch"]
+    assert f"TORCH ?= {newest}" in read("Makefile")
 
 
 def test_the_citation_is_of_this_version():

@@ -56,7 +56,8 @@ def test_the_nightly_example_runs(monkeypatch, capsys):
 
 def test_tests_named_in_the_documents_exist():
     root = README.parent
-    written = "\n".join(path.read_text(encoding="utf-8") for path in (root / "tests").rglob("*.py"))
+    files = (*(root / "tests").rglob("*.py"), *(root / "lab" / "tests").rglob("*.py"))
+    written = "\n".join(path.read_text(encoding="utf-8") for path in files)
     for document in (*(root / "docs").rglob("*.md"), root / "CONTRIBUTING.md"):
         for name in set(re.findall(r"`(test_\w+)`", document.read_text(encoding="utf-8"))):
             assert f"def {name}(" in written, (document.name, name)

@@ -63,6 +63,18 @@ def check_wheel(path: Path) -> str:
     return f"{path.name}: {kind} on {machine}, {len(library) // 1000} kB, by {record['compiler']}"
 
 
+def check_lab(path: Path) -> str:
+    """The laboratory's wheel serves every platform, and has its commands and what its pages are made of."""
+    assert path.stem.endswith("-py3-none-any"), path.name
+    with zipfile.ZipFile(path) as wheel:
+        names = wheel.namelist()
+        entries = wheel.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+    assert "[rarely.commands]" in entries, entries
+    for ending in (".cu", "paper_claims.toml", "boards.toml", "report.html", "leaderboard.html", "py.typed"):
+        assert any(name.endswith(ending) for name in names), ending
+    return f"{path.name}: {len(names)} files"
+
+
 def check_policy() -> None:
     """A policy decides, is trained and decides again."""
     rng = np.random.default_rng(0)
@@ -81,8 +93,10 @@ def main(folder: str) -> None:
     found = [name for name in ("cc", "gcc", "clang") if shutil.which(name)]
     assert not found, f"there must be no compiler on the PATH; found {found}"
     assert "site-packages" in str(loader.LIBRARY), f"not the installed package: {loader.LIBRARY}"
-    for path in sorted(Path(folder).glob("*.whl")):
+    for path in sorted(Path(folder).glob("rarely-*.whl")):
         print(check_wheel(path))
+    [lab] = Path(folder).glob("rarely_lab-*.whl")
+    print(check_lab(lab))
     check_policy()
     assert native.available(), native.missing()
     print(f"in use without a compiler: {native.form()}, built by {native.build()['compiler']}")

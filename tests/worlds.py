@@ -34,6 +34,18 @@ def contexts(seed=0, rounds=HORIZON, arms=3, dim=2):
     return np.random.default_rng(seed).normal(size=(rounds, arms, dim))
 
 
+def play_world(policy, rounds):
+    """Play rounds of a world one by one, each reward observed at once, and return the arms."""
+    arms = []
+    for seen, paid in zip(rounds.contexts, rounds.rewards, strict=True):
+        decision = policy.select(seen)
+        arms.append(int(decision.arm))
+        policy.observe(decision, paid[arms[-1]])
+        if policy.due and len(arms) < len(rounds):
+            policy.update()
+    return arms
+
+
 def unit_rows(seed, count, dim):
     """Contexts of length 1, as the theorems have them."""
     rows = np.random.default_rng(seed).normal(size=(count, dim))

@@ -10,8 +10,8 @@ import numpy as np
 
 from rarely import BatchNeuralUCB, FixedGrid, LinTS, LinUCB, NeuralTS, OnDemand, Policy
 from rarely._core.types import Array
-from rarely.runs.play import play
 from rarely.worlds import Cosine, Rounds
+from rarely_lab.engine.play import play
 from suite.figures import Benchmark, Figure, Tell
 from suite.machine import (
     all_cores_read_rate,

@@ -13,9 +13,9 @@ import numpy as np
 
 from rarely import Affine, BatchNeuralUCB, DeterminantTrigger, FixedGrid, Schedule
 from rarely._core.types import Array
-from rarely.runs.play import play
 from rarely.runs.provenance import peak_memory, reset_peak_memory
 from rarely.worlds import Rounds
+from rarely_lab.engine.play import play
 from suite.figures import Benchmark, Figure, Tell
 from suite.machine import alone, product_rate, scoring_primal, seconds_of, training_pass
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, NeuralUCB, Training
 from rarely._core.types import Array
-from rarely._reproduce.catalogue import PROBLEMS, plan_cells
-from rarely._reproduce.records import Store
-from rarely.runs.executor import SerialExecutor
-from rarely.runs.store import run_cells
 from rarely.theory import NTK
 from rarely.worlds import Cosine, Rounds
+from rarely_lab.engine.executor import SerialExecutor
+from rarely_lab.engine.store import run_cells
+from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
+from rarely_lab.reproduce.records import Store
 from suite.figures import Benchmark, BenchmarkFailed, Figure, NotMeasured, Tell
 from suite.machine import product_rate, seconds_of, training_pass
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from rarely import Policy
 from rarely._core.types import Array
-from rarely.runs.executor import ONE_THREAD, side_by_side
+from rarely.runs.processes import ONE_THREAD, side_by_side
 
 SECONDS_BETWEEN_LINES = 10
 
@@ -65,7 +65,7 @@ def _played(play: Callable[..., dict[str, Any]], task: tuple[Any, ...]) -> dict[
 
 
 def _all(work: Callable[[Any], Any], items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Yield the work on each item as it ends; without loky, of the extra [lab], in the standard library's processes."""
+    """Yield the work on each item as it ends; without loky in the standard library's processes."""
     if find_spec("loky"):
         yield from side_by_side(work, items, jobs)
         return

@@ -20,7 +20,7 @@ def main() -> None:
         if error.name is None or error.name.startswith("rarely"):
             raise
         sys.exit(
-            f"the command line needs {error.name}: pip install 'rarely[lab]'. Without it, "
+            f"the command line needs {error.name}: pip install 'rarely[cli]'. Without it, "
             'python -c "import rarely; print(rarely.build_info())" shows how this copy was built.'
         )
     app()

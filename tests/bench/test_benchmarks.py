@@ -7,8 +7,8 @@ import pytest
 
 from bench import BENCHMARKS, chosen
 from rarely import LinUCB
-from rarely.runs.play import play
 from rarely.worlds import Cosine
+from rarely_lab.engine.play import play
 from suite import deciding, long_runs, machine, runs, training
 from suite.figures import Benchmark, BenchmarkFailed, NotMeasured
 from suite.machine import alone

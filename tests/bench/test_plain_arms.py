@@ -5,10 +5,10 @@ import pytest
 
 import plain
 from rarely import AtRounds, EveryRound, FixedGrid, InvalidInput, Paced
-from rarely.compare import Task, find_problem
-from rarely.compare.contestant import Contestant, play
 from rarely.worlds import Cosine, Rounds
 from rarely.worlds.gallery import BernoulliArms, ConstantArms
+from rarely_lab.compare import Task, find_problem
+from rarely_lab.compare.contestant import Contestant, play
 from suite.plain_arms import RIVALS, UCB1, BetaThompson, Elimination, GaussianThompson
 
 everyone = pytest.mark.parametrize("name", RIVALS)

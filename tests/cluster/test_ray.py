@@ -16,7 +16,7 @@ import pytest
 
 from campaigns import made, write_rewards, written
 from rarely import load
-from rarely.runs.ray_executor import connected
+from rarely.runs.ray_session import connected
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
 pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")

@@ -11,13 +11,13 @@ import pytest
 import rarely
 from rarely import BatchNeuralUCB, FixedGrid, LinUCB, Mixture, NeuralTS, NeuralUCB, OnDemand, Policy, Preset, Uniform
 from rarely._core.choice import rules
-from rarely._reproduce import golden as reproduce
-from rarely.compare import golden as compare
-from rarely.compare.policies import POLICIES
 from rarely.extend import UpperConfidence
 from rarely.golden import CLEAR, FAMILIES, NEXT, Families, Family, Trace, family_of
 from rarely.golden.__main__ import main
 from rarely.golden.lives import quiet
+from rarely_lab.compare import golden as compare
+from rarely_lab.compare.policies import POLICIES
+from rarely_lab.reproduce import golden as reproduce
 
 ALL = {**FAMILIES, **reproduce.FAMILIES, **compare.FAMILIES}
 HOMES = {name: home for home in (FAMILIES, reproduce.FAMILIES, compare.FAMILIES) for name in home}
@@ -62,8 +62,8 @@ def test_what_is_far_above_rounding_changes_no_choice(name):
 
 @pytest.mark.parametrize("name", slowly(ALL, ("paper", "linucb", "compare/blce")))
 def test_the_digest_is_the_same_without_compiled_loops_and_with_another_blas(name):
-    read = "from rarely.golden import FAMILIES as a\nfrom rarely.compare.golden import FAMILIES as b\n"
-    read += f"from rarely._reproduce.golden import FAMILIES as c\nprint({{**a, **b, **c}}[{name!r}].play().digest)"
+    read = "from rarely.golden import FAMILIES as a\nfrom rarely_lab.compare.golden import FAMILIES as b\n"
+    read += f"from rarely_lab.reproduce.golden import FAMILIES as c\nprint({{**a, **b, **c}}[{name!r}].play().digest)"
     other = os.environ | {"RARELY_COMPILED": "0", "OPENBLAS_CORETYPE": "Prescott"}
     done = subprocess.run([sys.executable, "-c", read], env=other, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ALL[name].golden.digest

@@ -29,9 +29,9 @@ from rarely.planning import NothingClose, plan
 from rarely.planning.frontier import default_batches, measure_frontier
 from rarely.planning.report import render_page, write_plan
 from rarely.planning.simulate import KINDS, Maker, Trial, play_trial
-from rarely.runs.play import play
 from rarely.runs.statistics import IntervalEstimate
 from rarely.worlds import Cosine, World
+from worlds import play_world
 
 SMALL = {"hidden": 8, "training": 10}
 
@@ -147,17 +147,18 @@ def test_batches_sum_to_the_rounds_and_never_exceed_the_budget(rounds, batches, 
     assert max(lengths) - min(lengths) <= 1
 
 
-def test_stretches_of_rounds_choose_what_the_laboratory_chooses_one_by_one(monkeypatch):
+def test_stretches_of_rounds_choose_what_single_rounds_choose(monkeypatch):
     double = Preset.named("practical", precision="float64")
     maker, world = Maker("neural", SMALL | {"preset": double}), Cosine(dim=3, arms=3)
     for schedule in (FixedGrid(60, 5), DeterminantTrigger(60, 6, log_ratio=3.0)):
-        played = play(maker(world.dim, world.context_scale, schedule, 4), world.rounds(4, 60))
+        policy, rounds = maker(world.dim, world.context_scale, schedule, 4), world.rounds(4, 60)
+        regrets = rounds.regrets(play_world(policy, rounds))
         whole = play_trial(world, maker, 60, Trial("fixed", schedule, 4))
         monkeypatch.setattr("rarely.planning.simulate.MAX_CONTEXT_BYTES", 8 * 3 * 3 * 7)
         pieces = play_trial(world, maker, 60, Trial("fixed", schedule, 4))
-        assert whole.regret == pytest.approx(played.regrets.sum())
+        assert whole.regret == pytest.approx(regrets.sum())
         assert pieces.regret == pytest.approx(whole.regret)
-        assert whole.ends == pieces.ends == (*(update.round for update in played.updates), 60)
+        assert whole.ends == pieces.ends == (*(update.round for update in policy.updates), 60)
 
 
 def test_a_world_without_regret_cannot_tell():
@@ -308,7 +309,7 @@ def test_the_command_plans_for_a_world(tmp_path):
     [
         ([], "one thing to plan from"),
         (["log.csv", "--world", "cosine"], "one thing to plan from"),
-        (["--world", "nothing"], "no problem is called 'nothing'"),
+        (["--world", "nothing"], "no world is called 'nothing'"),
         (["--world", "cosine", "--arms", "3"], "are for a log"),
         (["missing.csv", "--arms", "2"], "missing.csv cannot be read"),
         (["log.csv"], "page has 'p1' in line 2"),

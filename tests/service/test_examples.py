@@ -118,11 +118,12 @@ def test_keys_are_made_listed_and_revoked_by_commands(tmp_path):
 
 
 def test_the_extra_has_all_that_the_command_needs():
-    """Without what is in the laboratory's extra alone."""
+    """Without what plans need."""
     extras = tomllib.loads((EXAMPLES.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    names = {extra: {re.match(r"[\w-]+", each).group() for each in extras[extra]} for extra in ("lab", "serve")}
-    without = "".join(f"sys.modules[{name!r}] = None; " for name in sorted(names["lab"] - names["serve"]))
+    names = {extra: {re.match(r"[\w-]+", each).group() for each in extras[extra]} for extra in ("plan", "serve")}
+    without = "".join(f"sys.modules[{name!r}] = None; " for name in sorted(names["plan"] - names["serve"]))
     assert "matplotlib" in without
+    assert "loky" in without
     command = f"import sys; {without}import rarely._cli, rarely.service"
     subprocess.run(
         [sys.executable, "-c", command],

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from rarely import InvalidInput
-from rarely._cli.console import Stages, console, guarded
+from rarely.console import Stages, console, guarded
 from rarely.worlds.datasets import DATASETS, fetch, located
 
 

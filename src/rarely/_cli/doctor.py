@@ -21,7 +21,7 @@ import typer
 from rich.markup import escape
 
 from rarely import BuildInfo, build_info
-from rarely._cli.console import console, guarded
+from rarely.console import console, guarded
 from rarely.runs.provenance import machine
 
 MARKS = {"ok": "green", "note": "yellow", "problem": "red"}

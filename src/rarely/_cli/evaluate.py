@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from rarely import ArmBlocks, ContextsWarning, InvalidInput, load
-from rarely._cli.console import console, error_console, guarded_by
+from rarely.console import console, error_console, guarded_by
 from rarely.logs import DecisionLog, read_log
 from rarely.offpolicy import evaluate
 from rarely.offpolicy.estimates import Estimator

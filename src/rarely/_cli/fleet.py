@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from rarely import InvalidInput, cluster, load
-from rarely._cli.console import Group, Jobs, console
 from rarely.cluster.files import Folder
+from rarely.console import Group, Jobs, console
 from rarely.pages.grid import Grid
 
 fleet_app = Group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,16 +11,18 @@ from rich.markup import escape
 
 from rarely import InvalidInput
 from rarely._cli import evaluate
-from rarely._cli.console import Jobs, Stages, console, guarded_by, say_loops, whole_numbers
+from rarely.console import Jobs, Stages, console, guarded_by, say_loops, whole_numbers
 from rarely.logs import DecisionLog
 from rarely.planning import plan, plan_trial
 from rarely.planning.planner import MAX_ROUNDS
 from rarely.planning.simulate import Maker, PolicyName
 from rarely.runs.provenance import cores
 from rarely.runs.writing import check_folder
-from rarely.worlds import World
+from rarely.worlds import World, find_world
 
-WorldOption = Annotated[str | None, typer.Option(help="A world of rarely compare instead: cosine, digits, …")]
+NEEDED = ("loky", "matplotlib", "jinja2")
+"""What simulates side by side, draws and writes: looked for before the work, not at its end."""
+WorldOption = Annotated[str | None, typer.Option(help="A world by its name instead: cosine, digits, wheel-0.95, …")]
 NoiseOption = Annotated[float | None, typer.Option(min=0.0, help="Deviation of a reward; else as the log suggests.")]
 PolicyOption = Annotated[
     PolicyName,
@@ -80,9 +83,11 @@ def plan_command(
     - `rarely plan log.csv --ignore id,time --arm page --reward minutes` — all columns but some
     - `rarely plan offers.csv --round visit --reward paid` — each arm with its own row
     - `rarely plan decisions.dsjson` — a log of Vowpal Wabbit
-    - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of the laboratory
+    - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of rarely.worlds
     - `rarely plan --trial 0.35,0.5 --power 0.8 --looks 2,5` — patients and looks of a trial, the control arm first
     """
+    if lacking := [name for name in NEEDED if find_spec(name) is None]:
+        raise InvalidInput(f"rarely plan needs {', '.join(lacking)}: pip install 'rarely[plan]'.")
     say_loops()
     check_folder(out)
     made, paths = (_plan_updates if trial is None else _plan_trial)(**context.params)
@@ -150,9 +155,6 @@ def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> Dec
             "--arms, --features, --ignore, --arm, --reward, --probability, --round, --id and --time are for a log; a "
             "world has none."
         )
-    from rarely.compare import find_problem
-
-    problem = find_problem(world)
-    if problem.variant:
+    if "+" in world:
         raise InvalidInput(f"a plan is for a world that stays as it is; name {world.partition('+')[0]} itself.")
-    return problem.world
+    return find_world(world)

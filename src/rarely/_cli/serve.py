@@ -11,8 +11,8 @@ import typer
 from rich.markup import escape
 
 from rarely import InvalidInput
-from rarely._cli.console import Group, Imports, console, error_console, guarded_by
 from rarely._cli.study import STOPPED, Storage
+from rarely.console import Group, Imports, console, error_console, guarded_by
 
 if TYPE_CHECKING:
     from rarely.service import KeyFile

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from rarely import InvalidInput
-from rarely._cli.console import Group, console, error_console
+from rarely.console import Group, console, error_console
 
 if TYPE_CHECKING:
     from rarely.study import Study

@@ -9,8 +9,8 @@ from typing import Any
 
 from rarely import RarelyError
 from rarely.cluster.files import Folder
-from rarely.runs.executor import ONE_THREAD
-from rarely.runs.ray_executor import RETRIES, connected, ended
+from rarely.runs.processes import ONE_THREAD
+from rarely.runs.ray_session import RETRIES, connected, ended
 
 Task = Callable[..., str]
 """Writes a file, and returns its temporary name."""

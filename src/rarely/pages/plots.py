@@ -25,7 +25,7 @@ def plot_policy(policy: Policy, figure: Any = None, arms: Sequence[str] = ()) ->
         from rarely.pages.figures import STYLE, plain_text
         from rarely.pages.svg import PALETTE
     except ImportError:
-        raise InvalidInput("plot needs matplotlib: pip install '.[lab]' in the checkout.") from None
+        raise InvalidInput("plot needs matplotlib: pip install matplotlib.") from None
     history, ink = policy.history, rcParams["text.color"]
     decided = history.arms >= 0  # logged samples have no arm
     rounds, chosen = (history.rows + 1 - history.logged)[decided], history.arms[decided]

@@ -33,7 +33,7 @@ import numpy as np
 
 from rarely import DeterminantTrigger, FixedGrid, GeometricGrid, InvalidInput, Schedule
 from rarely.planning.simulate import KINDS, Maker, Outcome, ScheduleKind, SimulationFailed, Trial, play_trial
-from rarely.runs.executor import side_by_side
+from rarely.runs.processes import side_by_side
 from rarely.runs.statistics import IntervalEstimate, mean, ratio_of_means
 from rarely.worlds.protocol import World
 

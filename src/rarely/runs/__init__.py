@@ -1,1 +1,1 @@
-"""The one engine for runs: cells in, records out; and what runs share (play, statistics, provenance, files)."""
+"""What measured results rest on: intervals over runs, machines and versions, files, processes and Ray."""

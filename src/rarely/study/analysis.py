@@ -539,7 +539,7 @@ def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
     try:
         from rarely.pages.page import render
     except ImportError:
-        raise InvalidInput("a report needs jinja2: pip install '.[lab]' in the checkout.") from None
+        raise InvalidInput("a report needs jinja2: pip install jinja2.") from None
     tables = [] if analysis is None else list(tables_of(analysis).items())
     titled = [(f"table-{place}", title, grid) for place, (title, grid) in enumerate(tables)]
     contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]

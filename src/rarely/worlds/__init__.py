@@ -1,5 +1,6 @@
 """Problems to play policies on: the paper's, any labelled table, and worlds of your own."""
 
+from rarely.worlds.by_name import WORLD_SETS, find_world
 from rarely.worlds.datasets import DATASETS, Dataset, DataUnavailable
 from rarely.worlds.gallery import GALLERY, PLAIN_ARMS
 from rarely.worlds.protocol import Rounds, World
@@ -8,6 +9,19 @@ from rarely.worlds.synthetic import Cosine, Quadratic
 from rarely.worlds.table import Table, TableWorld
 
 __all__ = [
-    "DATASETS", "GALLERY", "PLAIN_ARMS", "Cosine", "DataUnavailable", "Dataset", "Day", "Quadratic", "Recommender",
-    "Rounds", "Table", "TableWorld", "World",
+    "DATASETS",
+    "GALLERY",
+    "PLAIN_ARMS",
+    "WORLD_SETS",
+    "Cosine",
+    "DataUnavailable",
+    "Dataset",
+    "Day",
+    "Quadratic",
+    "Recommender",
+    "Rounds",
+    "Table",
+    "TableWorld",
+    "World",
+    "find_world",
 ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""The commands that the laboratory adds to `rarely`: reproduce, report and compare."""

@@ -1,0 +1,195 @@
+"""`rarely compare`: which policy does best with few updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from rarely import InvalidInput
+from rarely.console import Jobs, Stages, console, guarded, say_loops
+from rarely.runs.writing import check_folder
+from rarely_lab.commands.progress import ShownProgress, say_refused
+
+if TYPE_CHECKING:
+    from rarely_lab.compare.cells import Cell, Comparison
+    from rarely_lab.engine.record import Refusal
+
+SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
+SEVERAL_POLICIES = ("neuralucb", "neuralts", "neuralepsilon", "linucb", "lints")
+QUICK = ("cosine", "needle", "wheel")
+QUICK_POLICIES = ("neuralucb", "linucb", "uniform")
+QUICK_ROUNDS, QUICK_SEEDS = 200, 3
+
+Problems = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="cosine, needle, wheel-0.95, shuttle, mine.csv, …; the sets paper, gallery, plain, sklearn, showdown, "
+        "all; each with +drift or +delay too."
+    ),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(help="A policy by name, or your own as NAME=module:factory; may be repeated. `all` is every one."),
+]
+Budgets = Annotated[str | None, typer.Option(help="Values of B, as 5,20,T; T is an update after every round.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")]
+Merged = Annotated[
+    list[Path] | None,
+    typer.Option(help="Copy the records of this folder or packed file to --out, and play nothing; may be repeated."),
+]
+Packed = Annotated[Path | None, typer.Option(help="Also write all records into this one file, to submit them.")]
+
+
+@guarded
+def compare_command(
+    problems: Problems = None,
+    policy: Policies = None,
+    budgets: Budgets = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
+    rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
+    jobs: Jobs = None,
+    board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
+    quick: Quick = False,
+    label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
+    merge: Merged = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Play again what other code has played.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the leaderboard to this file.")] = None,
+    pack: Packed = None,
+    out: Annotated[Path, typer.Option(help="The folder for records and the page.")] = Path("compare"),
+) -> None:
+    """Compare policies under budgets of updates, and write a leaderboard.
+
+    Records are kept one by one: stop it at any moment, and the same command continues where it was.
+
+    **Examples**
+
+    - `rarely compare --quick` — see what comes out
+    - `rarely compare paper gallery --budgets 5,20,100 --out board` — some problems and budgets
+    - `rarely compare cosine+drift mine.csv --policy neuralucb --policy mine=my_module:make` — a policy of your own
+    - `rarely compare --board v1 --policy mine=my_module:make --pack mine.jsonl.gz` — enter a policy of your own
+    - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
+    - `rarely compare --merge board --out board` — write its page again
+    """
+    if merge:
+        if problems or policy or budgets or quick or board:
+            raise InvalidInput(
+                "--merge copies records and plays nothing; leave out problems, policies, budgets, --board."
+            )
+        _merge(merge, out, markdown, pack)
+        return
+    if (label or ignore) and not any(".csv" in name for name in problems or ()):
+        raise InvalidInput("--label and --ignore are for a table of your own; name a file.csv.")
+    check_folder(out)
+    say_loops()
+    from rarely.runs.provenance import cores
+    from rarely_lab.compare.cells import Comparison
+
+    if board is not None:
+        if problems or quick or (seeds, rounds) != (10, 1000):
+            raise InvalidInput("--board fixes problems, seeds and T; leave out all of them.")
+        asked = _board(board, policy, budgets)
+    else:
+        asked = Comparison(
+            problems or list(QUICK if quick else SEVERAL),
+            policy or list(QUICK_POLICIES if quick else SEVERAL_POLICIES),
+            _budgets(budgets or ("5,20,T" if quick else "5,20,100,T")),
+            min(seeds, QUICK_SEEDS) if quick else seeds,
+            min(rounds, QUICK_ROUNDS) if quick else rounds,
+            label,
+            tuple(ignore or ()),
+        )
+    failed = _play(asked, out, jobs or cores(), replace)
+    incomplete = _show(out, markdown, pack, whole=len(asked.problems) if board else 0) or failed
+    if board is not None and policy:
+        ours = escape(str(pack or out))
+        console.print(f"among others: rarely compare --merge leaderboard.jsonl.gz --merge {ours} --out both")
+    raise typer.Exit(int(incomplete))
+
+
+def _board(name: str, policies: list[str] | None, budgets: str | None = None) -> Comparison:
+    """Return what a board asks for: of its policies those whose packages are installed, of its budgets all but T."""
+    from rarely_lab.compare import Comparison, UnavailablePolicy
+    from rarely_lab.compare.policies import find_policy
+    from rarely_lab.compare.scores import BOARDS
+
+    if name not in BOARDS:
+        raise InvalidInput(f"no board is called {name!r}; there is {', '.join(BOARDS)}.")
+    fixed = BOARDS[name]
+    known = _budgets(fixed["budgets"])
+    chosen: list[int | None] = _budgets(budgets) if budgets else [batches for batches in known if batches is not None]
+    if not set(chosen) <= set(known):
+        raise InvalidInput(f"--board {name} has the budgets {fixed['budgets']}; choose among them, got {budgets}.")
+    entered = list(policies or ())
+    for one in () if policies else fixed["policies"]:
+        try:
+            entered.append(find_policy(one).name)
+        except UnavailablePolicy as error:
+            console.print(f"skipped: {error}")
+    sizes = {size: fixed[size] for size in ("seeds", "rounds", "first_seed")}
+    return Comparison(fixed["tuned"] + fixed["untuned"], entered, chosen, **sizes)
+
+
+def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | None) -> None:
+    from rarely_lab.compare import merge
+
+    with Stages("reading records") as stages:
+        found = merge(folders, out, partial(stages, "copying records"))
+    console.print(f"{len(found.records)} records in {escape(str(out))}")
+    if found.refused:
+        say_refused(found.refused, f"{len(found.records)} records were merged" if found.records else "none is left")
+    if _show(out, markdown, pack) or found.refused:
+        raise typer.Exit(1)
+
+
+def _show(out: Path, markdown: Path | None, pack: Path | None, whole: int = 0) -> bool:
+    """Pack the records of a folder, write its page, say what it shows, and return whether files were refused."""
+    from rarely_lab.compare.page import write_leaderboard
+    from rarely_lab.compare.records import pack as packed
+
+    with Stages("writing the page"):
+        if pack is not None and (count := packed(out, pack)):  # first: a policy alone may have no page
+            console.print(f"{count} records packed: {escape(str(pack))}")
+        written = write_leaderboard(out, markdown)
+    for place, row in enumerate(written.board.rows, 1):
+        problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
+        few = f" of the board's {whole}: not a whole entry" if row.problems < whole else ""
+        console.print(f"{place}. {row.policy}: area {row.area.value:.3f} over {problems}{few}", markup=False)
+    console.print(f"leaderboard: [bold]{escape(str(written.path))}[/bold]")
+    if written.refused:
+        say_refused(written.refused, "the leaderboard leaves them out and says so")
+    return bool(written.refused)
+
+
+def _budgets(text: str) -> list[int | None]:
+    found: list[int | None] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if part != "T" and not part.isdigit():
+            raise InvalidInput(f"--budgets must be whole numbers and T, separated by commas; got {part!r}.")
+        found.append(None if part == "T" else int(part))
+    return found
+
+
+def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> bool:
+    """Play the comparison, show how far it is, and return whether any cell failed."""
+    from rarely_lab.compare import compare
+
+    with ShownProgress("one policy on one run with one budget") as shown:
+
+        def planned(
+            cells: Sequence[Cell], todo: Sequence[Cell], skipped: Sequence[str], refused: Sequence[Refusal]
+        ) -> None:
+            for sentence in skipped:
+                console.print(escape(sentence))
+            shown.started(todo, len(cells) - len(todo), refused)
+
+        failures = compare(asked, out, jobs=jobs, replace=replace, planned=planned, finished=shown.finished)
+    shown.say_failures(failures)  # before the page, for which there may be nothing
+    if failures and not any((out / "records").rglob("*.gz")):
+        raise typer.Exit(1)
+    return bool(failures)

@@ -1,0 +1,91 @@
+"""How far a run of cells is, and what files were refused, as the commands of the laboratory tell it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+from rarely.console import Shown, console, error_console, span
+from rarely_lab.engine.cell import Cell, Result
+from rarely_lab.engine.record import Refusal
+
+NAMED_FILES = 20
+"""Refused files named on the terminal; the report names all."""
+PACE_SHARE, PACE_TIME = 0.1, 3.0
+"""When the pace is known: after this share of the work, or this many times as long as until the first cell was done,
+which is mostly the start of processes."""
+
+
+def say_refused(refused: Sequence[object], consequence: str) -> None:
+    """Print how many records are refused, which, and why."""
+    records = "1 record" if len(refused) == 1 else f"{len(refused)} records"
+    error_console.print(f"[red]refused:[/red] {records}; {consequence}")
+    for file in refused[:NAMED_FILES]:
+        error_console.print(escape(f"  {file}"))
+    if len(refused) > NAMED_FILES:
+        error_console.print(f"  and {len(refused) - NAMED_FILES} more")
+
+
+class ShownProgress(Shown):
+    """What a run of cells tells; its methods are the callbacks of `run_cells`. `what` says what a cell is.
+
+    The time left is the predicted work that is left, at the pace of the cells that are done on this machine.
+    """
+
+    def __init__(self, what: str) -> None:
+        cells = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
+        super().__init__(cells, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
+        self._works, self._failed = dict[str, float](), dict[str, list[str]]()
+        self._work = self._worked = self._seen = self._first = 0.0
+        self.all = self.done = 0
+
+    def started(self, todo: Sequence[Cell], kept: int, refused: Sequence[Refusal] = ()) -> None:
+        if refused:
+            say_refused(refused, "cells asked for are played again, and their old files renamed")
+        self._works = {cell.id: cell.work() for cell in todo}
+        self._work, self._start, self.all = sum(self._works.values()), time.perf_counter(), len(todo)
+        recorded = f", {kept} on record already" if kept else ""
+        console.print(f"{len(todo)} cells to play (a cell is {self._what}){recorded}")
+        self._bars.update(self._bar, total=self._work, all=self.all)
+
+    def finished(self, result: Result) -> None:
+        self.done += 1
+        if result.record is None:  # a failure tells nothing about the time
+            self._work -= self._works[result.id]
+            alike = self._failed.setdefault(result.error, [])
+            alike.append(result.id)
+            if len(alike) == 1:
+                error_console.print(f"[red]failed:[/red] {escape(f'{result.id}: {result.error}')}")
+        else:
+            self._worked, self._seen = self._worked + self._works[result.id], self.elapsed
+            self._first = self._first or self._seen
+        left = self.left()
+        self._bars.update(self._bar, total=self._work, completed=self._worked, done=self.done, description=left)
+
+    def left(self) -> str:
+        early = self._seen < PACE_TIME * self._first and self._worked < PACE_SHARE * self._work
+        if early or not self._worked:
+            return "the time left is not known yet"
+        return f"about {span(max(0.0, self._seen * self._work / self._worked - self.elapsed))} left"
+
+    def say_failures(self, failures: Sequence[Result]) -> None:
+        """Say how many cells failed, if any; the first of each kind was named at once."""
+        for first, *others in self._failed.values():
+            if others:
+                error_console.print(f"{len(others)} more failed as {first} did, the last of them {others[-1]}")
+        if failures:
+            error_console.print(f"{len(failures)} of {self.all} cells failed; the same command tries them again.")
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self.done and not console.is_terminal:
+            console.print(f"{self.done} of {self.all} cells in {span(self.elapsed)}")
+
+    def line(self) -> str:
+        if not self.all:
+            return "reading records"
+        return f"{self.done} of {self.all} cells after {span(self.elapsed)}; {self.left()}"

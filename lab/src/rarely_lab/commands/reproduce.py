@@ -1,0 +1,240 @@
+"""`rarely reproduce` and `rarely report`: play the paper's experiments, and report on every claim.
+
+`rarely reproduce --quick` shows the idea in a minute. A report is made from the records alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from rarely import InvalidInput
+from rarely.console import Jobs, Stages, console, guarded, say_loops
+from rarely.extend import PresetName
+from rarely.extend.checks import check_choice
+from rarely.runs.provenance import cores
+from rarely.runs.writing import check_folder
+from rarely_lab.commands.progress import ShownProgress, say_refused
+from rarely_lab.engine.executor import Executor, LokyExecutor
+from rarely_lab.engine.store import SUFFIX, run_cells
+from rarely_lab.reproduce.catalogue import GROWTH, PAPER, PROBLEMS, TIMED, configurations, plan_cells, quick_cells
+from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.config import PRESETS, Problem
+from rarely_lab.reproduce.records import Store, check_engines, unpack
+from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS
+from rarely_lab.reproduce.report.tables import tally
+
+if TYPE_CHECKING:
+    from rarely_lab.reproduce.report.page import Report
+
+Problems = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, "
+        "quadratic-sd, magic-m400; growth, one problem at five lengths; timed, the four for their processor times, "
+        "beside runs of a GPU."
+    ),
+]
+Presets = Annotated[
+    list[str] | None,
+    typer.Option(help="A reading of the paper: paper, practical or code; may be repeated. All where none is named."),
+]
+Only = Annotated[list[str] | None, typer.Option(help="Configurations by name, such as 'fixed-*'; may be repeated.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Five policies on cosine, 1000 rounds, 3 runs: a minute.")]
+
+
+@guarded
+def reproduce_command(
+    problems: Problems = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 10,
+    preset: Presets = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds T of a run.")] = 2000,
+    only: Only = None,
+    jobs: Jobs = None,
+    engine: Annotated[
+        Literal["local", "ray", "gpu"],
+        typer.Option(help="Where runs are played; gpu plays hundreds at once, and the rest on processors."),
+    ] = "local",
+    address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Published records, .json.gz, by the same code: those asked for are continued."),
+    ] = None,
+    replace: Replace = False,
+    quick: Quick = False,
+    out: Annotated[Path, typer.Option(help="The folder for records, figures and the report.")] = Path("out"),
+) -> None:
+    """Play the paper's experiments and report on every claim.
+
+    Records are kept one by one: stop it at any moment, and the same command continues where it was.
+
+    **Examples**
+
+    - `rarely reproduce --quick` — the idea in a minute: regret and updates of five policies
+    - `rarely reproduce` — everything: four problems, 10 runs, all presets; hours
+    - `rarely reproduce cosine --runs 3 --rounds 1000 --preset practical` — a quick look
+    - `rarely reproduce magic --only 'adaptive-*' --only neuralucb --out magic` — some configurations
+    - `rarely reproduce --from records.json.gz --runs 100` — continue from published records
+    - `rarely reproduce --engine ray --address auto` — on a Ray cluster
+    - `rarely reproduce --engine gpu --runs 100 --preset paper --preset practical` — a hundred runs in minutes
+    """
+    if address is not None and engine != "ray":
+        raise InvalidInput("--address is for --engine ray; the local engine has none.")
+    if quick and (problems or preset or only or source):
+        raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset, --only and --from.")
+    check_folder(out)
+    executor: Executor = LokyExecutor(jobs or cores())
+    if engine == "ray":
+        from rarely_lab.engine.ray_executor import RayExecutor
+
+        executor = RayExecutor(jobs, address)
+    if engine == "gpu":
+        from rarely_lab.gpu.executor import GpuExecutor
+
+        executor = GpuExecutor(jobs or cores(), say=console.print)
+    if quick:
+        say_loops()
+        _play(quick_cells(), out, executor, replace, make_quick_page)
+        return
+    cells = _cells(_problems(problems), preset, runs, rounds, only)
+    say_loops()
+    if source is not None:
+        with Stages("reading published records") as stages:
+            asked = {cell.id.rpartition("/")[0] for cell in cells}  # with all of their runs: the report is the better
+            new = unpack(source, out, asked, partial(stages, "unpacking records"))
+        console.print(f"{new} records of {escape(str(source))} are new in {escape(str(out))}")
+    with Stages("reading records"):
+        _check_engine(cells, out, gpu=engine == "gpu")
+    _play(cells, out, executor, replace, make_report)
+
+
+def _problems(names: list[str] | None) -> list[Problem]:
+    groups = {"growth": GROWTH, "timed": TIMED}
+    asked = [name for given in names or PAPER for name in groups.get(given, (given,))]
+    for name in asked:
+        if name not in PROBLEMS:
+            raise InvalidInput(
+                f"no problem is called {name!r}; there are {', '.join([*PROBLEMS, *groups])}. A table of your own is "
+                "played by rarely compare."
+            )
+    return [PROBLEMS[name] for name in dict.fromkeys(asked)]
+
+
+def _cells(
+    wanted: Sequence[Problem], preset: list[str] | None, runs: int, rounds: int, only: list[str] | None
+) -> list[Cell]:
+    for name in preset or ():
+        check_choice("--preset", name, PresetName)
+    presets = [name for name in PRESETS if name in (preset or PRESETS)]
+    cells = plan_cells(wanted, presets, runs, rounds, only or ["*"])
+    if not cells:
+        fitting = [c for c in configurations(wanted[0]) if not c.linear and any(map(c.part_of, presets))]
+        raise InvalidInput(
+            f"no configuration of preset {' or '.join(presets)} is called {' or '.join(only or [])}; there are "
+            f"{', '.join(c.id for c in fitting)}, and linucb-rλ-bβ and "
+            "linucb-intercept-rλ-bβ with λ and β of 0.001, 0.01, 0.1, 1."
+        )
+    return cells
+
+
+def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
+    """Raise MixedRecords before anything is played if an engine would continue what another began."""
+    networks = [cell for cell in cells if not cell.configuration.same_everywhere]
+    planned = {(f"{c.problem.name}/{c.reading}", "gpu" if gpu and c.reading != "code" else "cpu") for c in networks}
+    records = Store(out).find().records if networks else []
+    found = [(r.series, r.engine) for r in records if not r.configuration.same_everywhere]
+    check_engines([*found, *sorted(planned)])
+
+
+def _play(
+    cells: Sequence[Cell], out: Path, executor: Executor, replace: bool, report: Callable[[Path], object]
+) -> None:
+    with ShownProgress("one configuration on one run") as shown:
+        failures = run_cells(
+            cells,
+            Store(out),
+            executor,
+            replace=replace,
+            started=lambda todo, refused: shown.started(todo, len(cells) - len(todo), refused),
+            finished=shown.finished,
+        )
+    report(out)
+    if failures:
+        shown.say_failures(failures)
+        raise typer.Exit(1)
+
+
+@guarded
+def report_command(
+    folder: Annotated[
+        Path, typer.Argument(help="A folder that reproduce wrote, or published records, .json.gz.")
+    ] = Path("out"),
+    markdown: Annotated[Path | None, typer.Option(help="Also write claims and tables to this file.")] = None,
+    publish: Annotated[
+        Path | None, typer.Option(help="Also write the records to this file, in a compact form with digests.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for the report of a file of records; by default one beside it.")
+    ] = None,
+) -> None:
+    """Draw figures, judge claims and write the report again, from the records alone.
+
+    A record that was changed or damaged is left out and named. Exit code 1 if there is one.
+
+    **Examples**
+
+    - `rarely report out`
+    - `rarely report out --markdown results.md` — the claims and tables as Markdown too
+    - `rarely report out --publish records.json.gz` — all records in one file of a few MB
+    - `rarely report records.json.gz --out published` — the report from that file
+    """
+    published = folder if folder.name.endswith(SUFFIX) else None
+    if published is None and out is not None:
+        raise InvalidInput("--out is for a file of published records; the report of a folder is written into it.")
+    if published is not None:
+        folder = out or published.with_name(published.name.removesuffix(SUFFIX))
+        check_folder(folder)
+    written = make_report(folder, published, publish, markdown)
+    if publish is not None:
+        console.print(f"records: {escape(str(publish))}, {publish.stat().st_size / 1e6:.2f} MB")
+    if written.refused:
+        raise typer.Exit(1)
+
+
+def make_report(
+    out: Path, published: Path | None = None, publish_to: Path | None = None, markdown: Path | None = None
+) -> Report:
+    """Write the report of a folder, or of published records into one, and say what it has found."""
+    console.print(f"making the report of {escape(str(published or out))}")
+    from rarely_lab.reproduce.report.page import write_report
+
+    with Stages("reading records") as stages:
+        written = write_report(out, partial(stages, "drawing figures"), published, publish_to, markdown)
+    path, judged = written.path, written.judged
+    if written.refused:
+        say_refused(written.refused, "the report leaves them out and says so")
+    lengths = sorted({j.rounds for j in judged if not j.of_paper_length})
+    if lengths:
+        console.print(f"T = {', '.join(map(str, lengths))} here; the paper's claims are about T = {PRINTED_ROUNDS}")
+    for preset in dict.fromkeys(j.preset for j in judged):
+        console.print(f"{preset}: {tally([j for j in judged if j.preset == preset])}")
+    console.print(f"report: [bold]{escape(str(path))}[/bold]")
+    return written
+
+
+def make_quick_page(out: Path) -> None:
+    """Write the page of the quick runs and print their numbers; they judge nothing."""
+    from rarely_lab.reproduce.report.quick_page import write_quick_page
+
+    path, rows = write_quick_page(out)
+    for row in rows:
+        regret = f"regret {row.regret.value:.1f} ± {row.deviation:.1f}"
+        console.print(f"{row.label}: {regret}, {row.updates:.0f} updates, {row.seconds:.1f} s", markup=False)
+    console.print("This short form judges nothing: the paper's claims are about T = 2000, see make reproduce.")
+    console.print(f"page: [bold]{escape(str(path))}[/bold]")

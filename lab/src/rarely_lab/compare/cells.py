@@ -1,0 +1,243 @@
+"""What is played: every policy on every problem with every budget, on several seeds.
+
+comparison   what is asked for: problems, policies, budgets, seeds, rounds
+cell         one policy on one run of one problem with one budget: what is played, recorded and resumed
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from rarely import InvalidInput, RarelyError
+from rarely.extend.checks import check_whole
+from rarely.worlds import Rounds
+from rarely_lab.compare.contestant import play
+from rarely_lab.compare.policies import NAME, POLICIES, Entry, find_policy
+from rarely_lab.compare.problems import Problem, expand, find_problem
+from rarely_lab.compare.records import Record, Store, content_of
+from rarely_lab.engine import cell as runs
+from rarely_lab.engine.cell import Result
+from rarely_lab.engine.executor import executor_of
+from rarely_lab.engine.record import Refusal
+from rarely_lab.engine.store import run_cells
+
+SELECTING, TRAINING = 1.5e-3, 4e-5
+"""Seconds a round, and seconds an update and a round, of a neural policy on some machine: only ratios matter."""
+RENAME = {"problems": "rename one of the files", "policies": "name one: NAME=module:factory"}
+Named = TypeVar("Named", Problem, Entry)
+
+
+@dataclass(frozen=True)
+class Cell(runs.Cell):
+    """One policy on one run of one problem with one budget.
+
+    >>> Cell("cosine", "linucb@fixed", 20, seed=3, rounds=1000).id
+    'cosine/linucb@fixed/B20/seed3'
+    """
+
+    record_type: ClassVar[type[Record]] = Record
+
+    problem: str
+    policy: str
+    batches: int | None
+    """B; None is T."""
+    seed: int
+    rounds: int
+    source: str = ""
+    """`NAME=module:factory`, if it is a user's policy."""
+    path: str = ""
+    """The CSV file, where the problem is one, the column of its class, and columns that are left out."""
+    label: str | None = None
+    ignore: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.problem}/{self.policy}/B{self.batches or 'T'}/seed{self.seed}"
+
+    def found_problem(self) -> Problem:
+        return find_problem(self.path or self.problem, self.label, self.ignore)
+
+    def found_policy(self) -> Entry:
+        return find_policy(self.source or self.policy)
+
+    def describe(self) -> dict[str, Any]:
+        policy = {"name": self.policy, "text": self.found_policy().text}
+        numbers = {"batches": self.batches, "seed": self.seed, "rounds": self.rounds}
+        return {"problem": self.found_problem().describe(), "policy": policy, **numbers}
+
+    def play(self) -> dict[str, Any]:
+        problem, batches = self.found_problem(), self.batches or self.rounds
+        rounds = _rounds(self.path or self.problem, self.label, self.ignore, self.seed, self.rounds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # budgets that end early and the like; the record has the updates
+            contestant = self.found_policy().make(problem.task(self.rounds, batches, self.seed))
+            played = play(contestant, rounds, batches, problem.delays(self.seed, self.rounds))
+        return content_of(problem.family, rounds, played)
+
+    def work(self) -> float:
+        if self.policy.startswith(("uniform", "lin", "blce", "bayes", "vowpal", "elimination")):
+            return SELECTING * self.rounds / 2
+        return SELECTING * self.rounds + TRAINING * self.rounds * (self.batches or self.rounds)
+
+
+@lru_cache(maxsize=4)
+def _rounds(name: str, label: str | None, ignore: tuple[str, ...], seed: int, count: int) -> Rounds:
+    """Return the rounds of a run, drawn once for several policies."""
+    return find_problem(name, label, ignore).rounds(seed, count)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is asked for.
+
+    Parameters
+    ----------
+    problems
+        Names of problems or of sets of them (`paper`, `gallery`, `plain`, `sklearn`, `showdown`, `all`).
+    policies
+        Names of policies, or `module:factory` of your own.
+    budgets
+        Values of B; None is T.
+    seeds
+        How many runs of each, with seeds from `first_seed` on.
+    rounds
+        T; for a table at most its rows.
+    label, ignore
+        The column of a CSV file that holds the class; columns of a CSV file to leave out, such as an id.
+    first_seed
+        The seed of the first run.
+
+    Examples
+    --------
+    >>> cells, skipped = Comparison(["needle"], ["linucb", "linucb@fixed"], [5, None], seeds=1, rounds=50).plan()
+    >>> [cell.id for cell in cells]
+    ['needle/linucb/B5/seed0', 'needle/linucb@fixed/B5/seed0', 'needle/linucb/BT/seed0']
+    """
+
+    problems: list[str]
+    policies: list[str]
+    budgets: list[int | None]
+    seeds: int = 10
+    rounds: int = 1000
+    label: str | None = None
+    ignore: tuple[str, ...] = ()
+    first_seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("seeds", self.seeds, 1)
+        check_whole("rounds", self.rounds, 2)
+        for batches in self.budgets:
+            check_whole("a budget B", batches, 1, besides=(None,))
+        if not (self.problems and self.policies and self.budgets):
+            raise InvalidInput("a comparison needs at least one problem, one policy and one budget.")
+
+    def plan(self) -> tuple[list[Cell], list[str]]:
+        """Return every cell, run by run, so that an interruption leaves whole runs; and what is skipped."""
+        find = partial(find_problem, label=self.label, ignore=self.ignore)
+        problems, skipped = _found("problems", expand(self.problems), find, ())
+        for own in (problem.name for problem in problems.values()):
+            if not NAME.fullmatch(own.partition("+")[0]):
+                raise InvalidInput(f"a file's name must be letters, digits, '.', '_' or '-'; got {own!r}.")
+        asked = dict.fromkeys(one for given in self.policies for one in (POLICIES if given == "all" else [given]))
+        policies, lacking = _found("policies", asked, _loaded, self.policies)
+        skipped += lacking
+        cells: dict[str, Cell] = {}
+        seeds, budgets = range(self.first_seed, self.first_seed + self.seeds), dict.fromkeys(self.budgets)
+        every = itertools.product(seeds, problems.items(), budgets, policies.items())
+        for seed, (path, problem), batches, (source, entry) in every:
+            rounds = problem.length(self.rounds)
+            if batches is not None and batches >= rounds:
+                left_out = f"B = {batches} is left out on {problem.name}, which has T = {rounds}"
+                skipped.append(f"{left_out}: T is for every round.")
+                continue
+            name = entry.model if batches is None else entry.name
+            csv = path if path.partition("+")[0].endswith(".csv") else ""
+            own = "" if entry.name in POLICIES else source
+            table = (csv, self.label, self.ignore) if csv else ()
+            cell = Cell(problem.name, name, batches, seed, rounds, own, *table)
+            cells.setdefault(cell.id, cell)
+        if not cells:
+            raise InvalidInput(f"nothing is left to play. {' '.join(dict.fromkeys(skipped))}".strip())
+        return list(cells.values()), list(dict.fromkeys(skipped))
+
+
+def _loaded(name: str) -> Entry:
+    """Return a policy; whatever a user's module raises when it is imported is a fault of what was asked for."""
+    module = name.rpartition("=")[2].partition(":")[0]
+    if Path(module).name != module or module.endswith(".py"):
+        raise InvalidInput(
+            f"--policy {name}: name the module as `import` does, without folder and .py, and run where its file is."
+        )
+    try:
+        return find_policy(name)
+    except RarelyError:
+        raise
+    except Exception as error:
+        raise InvalidInput(f"--policy {name}: {module} cannot be imported, {type(error).__name__}: {error}.") from error
+
+
+def _found(
+    kind: str, names: Iterable[str], find: Callable[[str], Named], must: Collection[str]
+) -> tuple[dict[str, Named], list[str]]:
+    """Return problems or policies by the names asked for, and why some are skipped that not `must` be there."""
+    found: dict[str, Named] = {}
+    skipped: list[str] = []
+    for name in names:
+        try:
+            one = find(name)
+        except RarelyError as error:
+            if isinstance(error, InvalidInput) or name in must:
+                raise
+            skipped.append(f"{name} is skipped: {error}")
+            continue
+        if any(other.name == one.name for other in found.values()):
+            raise InvalidInput(f"two {kind} are called {one.name}; {RENAME[kind]}.")
+        found[name] = one
+    return found, skipped
+
+
+def compare(
+    comparison: Comparison,
+    out: str | Path,
+    *,
+    jobs: int | None = None,
+    replace: bool = False,
+    planned: Callable[[Sequence[Cell], Sequence[Cell], Sequence[str], Sequence[Refusal]], None] = lambda *_: None,
+    finished: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Play every cell that has no record in `out` yet, and return the results of those that failed.
+
+    Parameters
+    ----------
+    comparison, out, jobs
+        What is asked for; the folder for records; processes to play in, each with one BLAS thread; None: this one.
+    replace
+        Whether to play again what other code has played.
+    planned, finished
+        Called with all cells, those to be played, why some problems or policies are skipped, and the files that are
+        refused; and with what came of each cell.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> asked = Comparison(["needle"], ["linucb"], [5], seeds=1, rounds=30)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     failed = compare(asked, folder)
+    >>> failed
+    []
+    """
+    cells, skipped = comparison.plan()
+    return run_cells(
+        cells,
+        Store(Path(out)),
+        executor_of(jobs),
+        replace=replace,
+        started=lambda todo, refused: planned(cells, todo, skipped, refused),
+        finished=finished,
+    )

@@ -1,0 +1,230 @@
+"""Golden families of comparison records: each model of the library as a contestant, and each rival.
+
+    compare/MODEL                        a model under its schedules, on its policy's own family
+    compare/uniform, blce, …             rivals that are written out here
+    compare/regressors                   what stands around another package's regressor, with a ridge regression in it
+    compare/vowpal, bayesianbandits      what is handed to the package, and what is made of its answers
+
+What another package computes is not ours to check: its records fit as long as we ask it the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rarely.extend import Array
+from rarely.golden import FAMILIES as CORE
+from rarely.golden import Families, Family, Life, Stream, Trace, Watched
+from rarely.worlds import Rounds
+from rarely_lab.compare.contestant import Contestant, Task, play
+from rarely_lab.compare.linear_rivals import BayesianContestant
+from rarely_lab.compare.policies import (
+    ADAPTERS,
+    EXPLORATIONS,
+    MODELS,
+    PAIRS,
+    POLICIES,
+    REGRESSORS,
+    LibraryContestant,
+    RegressorContestant,
+    VowpalContestant,
+)
+from rarely_lab.compare.problems import find_problem
+
+ROUNDS, BATCHES = 40, 3
+"""So that the first update has two rewards: from a single one, rounding decides too much."""
+PROBLEMS = ("cosine", "wheel", "two-sided+delay", "cosine+drift")
+"""With rows in blocks, with late rewards and with drift."""
+OF_MODEL = {
+    "neuralucb": "default",
+    "greedy": "default",
+    "neuralts": "neural-ts",
+    "neurallinear": "neural-linear",
+    "neuralepsilon": "neural-epsilon",
+    "linucb": "linucb",
+    "lints": "lints",
+    "kernelucb": "kernel-ucb",
+}
+"""The policy's own family."""
+SEEDS = {
+    "neuralucb/two-sided+delay": 2,
+    "neuralucb@trigger/cosine": 1,
+    "neuralucb@loglog/cosine": 1,
+    "greedy/cosine": 1,
+    "neuralts/wheel": 1,
+    "neuralts@loglog/cosine": 1,
+    "neurallinear/wheel": 1,
+    "neuralepsilon/cosine": 2,
+    "neuralepsilon/wheel": 45,
+    "neuralepsilon/two-sided+delay": 1,
+    "neuralepsilon/cosine+drift": 2,
+    "neuralepsilon@trigger/cosine": 2,
+    "neuralepsilon@loglog/cosine": 2,
+    "linucb/wheel": 1,
+    "linucb@trigger/cosine": 2,
+    "lints/cosine": 1,
+    "lints/cosine+drift": 1,
+    "lints@trigger/cosine": 4,
+    "kernelucb/cosine": 1,
+    "kernelucb/two-sided+delay": 6,
+    "kernelucb/cosine+drift": 1,
+    "kernelucb@trigger/cosine": 1,
+    "kernelucb@loglog/cosine": 1,
+    "line/wheel": 7,
+    "line-bootstrap/cosine": 1,
+    "line-bootstrap/cosine+drift": 1,
+}
+"""Seeds by life, which leave every choice a clear margin; 0 where none is given."""
+
+
+class _Arms:
+    """A contestant whose arms are noted."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        self.contestant, self.arms = contestant, list[int]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.contestant, name)
+
+    def select(self, contexts: Array) -> int:
+        self.arms.append(int(self.contestant.select(contexts)))
+        return self.arms[-1]
+
+
+def live(make: Callable[[Task], Any], problem: str, seed: int, nudge: float) -> Trace:
+    """Play a contestant as a comparison does, and return what happened."""
+    asked = find_problem(problem)
+    rounds = asked.rounds(seed, ROUNDS)
+    nudged = Stream(rounds.contexts, rounds.means, rounds.rewards).nudged(nudge)
+    contestant = make(asked.task(ROUNDS, BATCHES, seed))
+    noted: Any = _Arms(contestant)
+    if isinstance(contestant, LibraryContestant):
+        contestant.policy = policy = Watched(contestant.policy)  # type: ignore[assignment]
+        noted = contestant
+    played = play(noted, Rounds(rounds.contexts, rounds.means, nudged.rewards), BATCHES, asked.delays(seed, ROUNDS))
+    if isinstance(contestant, LibraryContestant):
+        trace = policy.trace(rounds.means)
+    else:
+        trace = Trace([noted.arms, getattr(contestant, "said", [])])
+    trace.events.append(played.updates)
+    trace.numbers["regret"] = float(played.regrets.sum())
+    return trace
+
+
+def lives(*names: str, problems: Sequence[str] = PROBLEMS, **makers: Callable[[Task], Any]) -> dict[str, Life]:
+    """Return lives of policies on problems: those with a name, or others that are given."""
+    every = {name: POLICIES[name].make for name in names} | makers
+    return {
+        f"{name}/{problem}": partial(live, make, problem, SEEDS.get(f"{name}/{problem}", 0))
+        for name, make in every.items()
+        for problem in problems
+    }
+
+
+def _model(name: str) -> dict[str, Life]:
+    # Of the wheel's five arms four pay the same: the default, which judges them by their own rewards, has near-ties.
+    left_out = {"neuralucb": ("wheel",), "greedy": PROBLEMS[1:]}.get(name, ())
+    schedules = lives(f"{name}@trigger", f"{name}@loglog", problems=PROBLEMS[:1])
+    return lives(name, problems=[problem for problem in PROBLEMS if problem not in left_out]) | schedules
+
+
+class _Workspace:
+    """Stands for Vowpal Wabbit: every arm is as likely, and what is learned is kept."""
+
+    def __init__(self, options: str) -> None:
+        self.said: list[Any] = [options]
+
+    def predict(self, lines: list[str]) -> list[float]:
+        """Return the same probability for all arms."""
+        return [1 / len(lines)] * len(lines)
+
+    def learn(self, lines: list[str]) -> None:
+        """Keep the lines."""
+        self.said.append(lines)
+
+
+class _Vowpal(VowpalContestant):
+    """The contestant with what it said to the package."""
+
+    def __init__(self, task: Task) -> None:
+        stand_in: Any = type("package", (), {"Workspace": _Workspace})
+        super().__init__(task, package=stand_in)
+        self.said = self._workspace.said
+
+
+class _Agent:
+    """Stands for the agent of bayesianbandits: it pulls each arm in turn, and keeps what it learns."""
+
+    def __init__(self, arms: list[int], learner: Any, **_: Any) -> None:
+        self.arms, self.learner, self.pulls = arms, self, 0
+        self.said: list[Any] = []
+
+    def pull(self, contexts: Array) -> list[int]:
+        """Return the next arm."""
+        self.said.append(np.round(contexts.sum(), 6))
+        self.pulls += 1
+        return [self.arms[self.pulls % len(self.arms)]]
+
+    def partial_fit(self, rows: Array, rewards: Array) -> None:
+        """Keep the sums of rows and rewards."""
+        self.said.append([np.round(rows.sum(), 6), np.round(rewards.sum(), 6)])
+
+
+class _Bayesian(BayesianContestant):
+    """The contestant with what it said to the package."""
+
+    def __init__(self, task: Task) -> None:
+        parts = ("NormalRegressor", "FunctionArmFeaturizer", "ThompsonSampling")
+        stand_in: Any = type("package", (), dict.fromkeys(parts, staticmethod(lambda *_, **__: None)))
+        stand_in.LipschitzContextualAgent, stand_in.Arm = _Agent, staticmethod(lambda arm: arm)
+        super().__init__(task, package=stand_in)
+        self.said = self.agent.said
+
+
+def _regressors() -> dict[str, Life]:
+    line: tuple[str, str, dict[str, Any]] = ("rarely.golden.policies", "Line", {})
+    made: dict[str, Any] = {
+        f"line{suffix}": partial(RegressorContestant, regressor=line, settings=settings)
+        for suffix, settings in EXPLORATIONS.items()
+    }
+    return lives(**made)
+
+
+OF_PACKAGE = {
+    **{name + suffix: "regressors" for name in REGRESSORS for suffix in EXPLORATIONS},
+    "vowpal-squarecb": "vowpal",
+}
+"""The family of an adapter that is not called like it."""
+FAMILIES = Families(
+    Path(__file__).with_name("golden.json"),
+    *(Family(f"compare/{name}", partial(_model, name), CORE[core]) for name, core in OF_MODEL.items()),
+    Family("compare/regressors", _regressors, CORE["ensemble"], needs="sklearn"),
+    Family("compare/vowpal", partial(lives, vowpal=_Vowpal)),
+    Family("compare/bayesianbandits", partial(lives, bayesian=_Bayesian)),
+    *(
+        Family(f"compare/{name}", partial(lives, name))
+        for name in ("uniform", "elimination-design", "neuralts-zeroweight")
+    ),
+    # On the wheel, arms have scores that are equal but for rounding, and these rivals have no rule of ties.
+    *(
+        Family(f"compare/{name}", partial(lives, name, problems=("cosine", "two-sided+delay", "cosine+drift")))
+        for name in ("blce", "neuralucb-uclaml")
+    ),
+)
+
+
+def family_of(policy: str) -> str | None:
+    """Return the family of a policy by its name; None for a user's own.
+
+    >>> family_of("neuralucb@fixed"), family_of("linucb-0.1-0.01"), family_of("mine")
+    ('compare/neuralucb', 'compare/linucb', None)
+    """
+    model = policy.partition("@")[0]
+    if model not in MODELS and model not in ADAPTERS and model not in PAIRS and model != "uniform":
+        return None
+    return f"compare/{'linucb' if model in PAIRS else OF_PACKAGE.get(model, model)}"

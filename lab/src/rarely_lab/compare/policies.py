@@ -1,0 +1,374 @@
+"""Policies by name: the library's, adapters of other packages, and your own as `module:factory`.
+
+neuralucb, linucb, …           a model of the library under `Paced`
+neuralucb@fixed                the same under another schedule: fixed, geometric, loglog, trigger
+uniform                        any arm with the same probability
+linucb-0.1-0.01                LinUCB with λ = 0.1 and β = 0.01, or another pair of 0.001, 0.01, 0.1 and 1; the best of
+                               them is the line `linucb-hindsight` of a leaderboard, beside `linucb` with λ = β = 1
+blce, elimination-design       linear models that give up arms, on grids of their own
+neuralucb-uclaml,              what the code of their authors does, at rounds T(b/B)²
+neuralts-zeroweight
+NAME=module:factory            your own: factory(task) gives a contestant
+
+Of other packages, where they are installed; all update at rounds T(b/B)²:
+
+forest, boosting, lightgbm     a regressor of rewards with ε-greedy choice, ε = 0.1
+NAME-bootstrap                 ten of them, each trained on a resample; one of the ten decides a round
+vowpal, vowpal-squarecb        Vowpal Wabbit, --cb_explore_adf with ε = 0.1, or with --squarecb; its other defaults
+bayesianbandits                its agent with one learner for all arms, as its README has it
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import itertools
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rarely import (
+    AtRounds,
+    BatchNeuralUCB,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    GeometricGrid,
+    InvalidInput,
+    LinTS,
+    LinUCB,
+    LogLogGrid,
+    Mixture,
+    NeuralEpsilonGreedy,
+    NeuralLinear,
+    NeuralTS,
+    Paced,
+    Policy,
+    RarelyError,
+    Schedule,
+)
+from rarely.ensembles import EnsemblePolicy
+from rarely.extend import Array
+from rarely.theory.kernel_ucb import KernelUCB
+from rarely_lab.compare.contestant import AtEnds, Contestant, Task
+from rarely_lab.compare.linear_rivals import BLCE, BayesianContestant, DesignElimination
+from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
+"""A name that is a folder on every system."""
+EPSILON = 0.1
+MakePolicy = Callable[[Task, Schedule], Policy]
+
+
+class UnavailablePolicy(RarelyError):
+    """A policy needs a package that is not installed."""
+
+
+class UniformContestant(AtEnds):
+    """Any arm with the same probability, and never an update."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, ())
+        self._generator = np.random.default_rng((task.seed, 0, 5))
+
+    def select(self, contexts: Array) -> int:
+        return int(self._generator.integers(len(contexts)))
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Ignore the reward."""
+
+
+class LibraryContestant:
+    """A policy of the library, with the rewards of a batch observed in one call."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._rounds: list[int] = []
+        self._rewards: list[float] = []
+        self._block = 1
+
+    def select(self, contexts: Array) -> int:
+        return self._select_until_due(contexts[None])[0]
+
+    def _select_until_due(self, contexts: Array) -> list[int]:
+        """Decide some of the next rounds, (n, K, d), at most up to the one that ends the batch."""
+        open_batch = not self.policy.due
+        decision = self.policy.select(contexts[: self._block if open_batch else 1], until_due=open_batch)
+        # All rounds that are given are checked, so no more of them than may be decided.
+        self._block = 2 * np.size(decision.arm)
+        return [int(arm) for arm in np.ravel(decision.arm)]
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the reward for the update that follows."""
+        self._rounds.append(round)
+        self._rewards.append(reward)
+
+    def due(self, round: int) -> bool:
+        return self.policy.due
+
+    def update(self) -> None:
+        self.policy.observe(rounds=self._rounds, rewards=self._rewards)
+        self._rounds, self._rewards = [], []
+        self.policy.update()
+
+
+def _of(kind: Callable[..., Policy], **settings: Any) -> MakePolicy:
+    def make(task: Task, schedule: Schedule) -> Policy:
+        return kind(task.dim, schedule=schedule, context_scale=task.context_scale, seed=task.seed, **settings)
+
+    return make
+
+
+MODELS: dict[str, MakePolicy] = {
+    "neuralucb": _of(BatchNeuralUCB),
+    "neuralts": _of(NeuralTS),
+    "neurallinear": _of(NeuralLinear),
+    "neuralepsilon": _of(NeuralEpsilonGreedy),
+    "greedy": _of(BatchNeuralUCB, beta=0.0),
+    "linucb": _of(LinUCB),
+    "lints": _of(LinTS),
+    "kernelucb": _of(KernelUCB),
+}
+"""Each with its defaults; `greedy` is the default policy without bonuses."""
+PAIRS: dict[str, MakePolicy] = {
+    f"linucb-{ridge:g}-{beta:g}": _of(LinUCB, ridge=ridge, beta=beta)
+    for ridge, beta in itertools.product((0.001, 0.01, 0.1, 1.0), repeat=2)
+    if (ridge, beta) != (1.0, 1.0)
+}
+"""LinUCB with the other pairs λ, β of the paper's grid: `linucb` has λ = β = 1."""
+GRIDS: dict[str, Callable[[int, int], Schedule]] = {
+    "paced": Paced,
+    "fixed": FixedGrid,
+    "geometric": GeometricGrid,
+    "loglog": LogLogGrid,
+}
+SCHEDULES = (*GRIDS, "trigger")
+
+
+def _under(model: str, name: str, task: Task) -> LibraryContestant:
+    """Return a model under a schedule."""
+    if task.sequential:  # with B = T all schedules are the same
+        schedule: Schedule = EveryRound()
+    elif name in GRIDS:
+        schedule = GRIDS[name](task.horizon, task.batches)
+    else:
+        # log q is a B-th of what log det Z grows by over the contexts of another run, without any reward.
+        assert task.pilot is not None
+        pilot = MODELS[model](task, DeterminantTrigger(log_ratio=math.inf))
+        pilot.select(task.pilot())
+        schedule = DeterminantTrigger(task.horizon, task.batches, max(float(pilot.log_det), 1e-9) / task.batches)
+    return LibraryContestant((MODELS | PAIRS)[model](task, schedule))
+
+
+class RegressorContestant(LibraryContestant):
+    """An `EnsemblePolicy` at the rounds T(b/B)²; where arms are blocks of one row, it gets the row and the arm."""
+
+    def __init__(self, task: Task, regressor: tuple[str, str, dict[str, Any]], settings: dict[str, Any]) -> None:
+        module, name, parameters = regressor
+        dim = task.block + task.arms if task.block else task.dim
+        schedule = EveryRound() if task.sequential else AtRounds(task.squares)
+        estimator = getattr(import_module(module), name)(**parameters)
+        super().__init__(EnsemblePolicy(estimator, dim, schedule, seed=task.seed, **settings))
+        self._task = task
+
+    def _select_until_due(self, contexts: Array) -> list[int]:
+        return super()._select_until_due(np.array([self._task.features(one) for one in contexts[: self._block]]))
+
+
+class VowpalContestant(AtEnds):
+    """Vowpal Wabbit, one pass over the rewards of each batch."""
+
+    def __init__(self, task: Task, exploration: str = f"--epsilon {EPSILON}", package: Any = None) -> None:
+        super().__init__(task)
+        vowpal = package or import_module("vowpalwabbit")
+        self._generator = np.random.default_rng((task.seed, 0, 7))
+        options = f"--cb_explore_adf {exploration} --quiet --random_seed {task.seed % 2**31}"
+        self._workspace = vowpal.Workspace(options)
+        self._waiting: list[list[str]] = []
+        self._chances: dict[int, float] = {}
+        self._round = 0
+
+    def select(self, contexts: Array) -> int:
+        """Return an arm drawn from the probabilities that it predicts."""
+        chances = np.array(self._workspace.predict(_lines(contexts)), np.float64)
+        arm = int(self._generator.choice(len(contexts), p=chances / chances.sum()))
+        self._round += 1
+        self._chances[self._round] = float(chances[arm])
+        return arm
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the round as an example: its cost is the negative reward."""
+        lines = _lines(contexts)
+        lines[arm] = f"0:{-reward:.9g}:{max(self._chances.pop(round), 1e-6):.9g} {lines[arm]}"
+        self._waiting.append(lines)
+
+    def update(self) -> None:
+        """Learn from each new example once."""
+        super().update()
+        for lines in self._waiting:
+            self._workspace.learn(lines)
+        self._waiting = []
+
+
+def _lines(contexts: Array) -> list[str]:
+    """Return a line of Vowpal Wabbit's text format for each arm, without zeros."""
+    return ["|x " + " ".join(f"{i}:{row[i]:.7g}" for i in np.flatnonzero(row)) for row in contexts]
+
+
+REGRESSORS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "forest": ("sklearn.ensemble", "ExtraTreesRegressor", {"n_estimators": 50, "min_samples_leaf": 2}),
+    "boosting": ("sklearn.ensemble", "HistGradientBoostingRegressor", {"max_iter": 50, "min_samples_leaf": 5}),
+    "lightgbm": (
+        "lightgbm",
+        "LGBMRegressor",
+        {"n_estimators": 50, "min_child_samples": 5, "n_jobs": 1, "verbosity": -1, "deterministic": True},
+    ),
+}
+"""The module, the class and the settings of each."""
+EXPLORATIONS: dict[str, dict[str, Any]] = {
+    "": {"members": 1, "exploration": Mixture(EPSILON)},
+    "-bootstrap": {"members": 10, "prior": 0},
+}
+ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
+    **{
+        name + suffix: (
+            partial(RegressorContestant, regressor=regressor, settings=settings),
+            regressor[0].partition(".")[0],
+        )
+        for name, regressor in REGRESSORS.items()
+        for suffix, settings in EXPLORATIONS.items()
+    },
+    "vowpal": (VowpalContestant, "vowpalwabbit"),
+    "vowpal-squarecb": (partial(VowpalContestant, exploration="--squarecb"), "vowpalwabbit"),
+    "bayesianbandits": (BayesianContestant, "bayesianbandits"),
+    "blce": (BLCE, ""),
+    "elimination-design": (DesignElimination, ""),
+    "neuralucb-uclaml": (AuthorsNeuralUCB, ""),
+    "neuralts-zeroweight": (AuthorsNeuralTS, ""),
+}
+"""How each policy of others is made, and the package that it needs, if any."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A policy that can be made for any task."""
+
+    name: str
+    make: Callable[[Task], Contestant]
+    model: str
+    """The policy of which this is a schedule: with B = T both are the same."""
+    text: str = ""
+    """A hash of the source of a user's policy and of what it imports beside it: an edited policy is another one."""
+    package: str = ""
+    """What must be installed."""
+
+
+def _named(model: str, schedule: str) -> str:
+    """Return the name of a model on a schedule."""
+    return model if schedule == "paced" else f"{model}@{schedule}"
+
+
+POLICIES: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry("uniform", UniformContestant, "uniform"),
+        *(Entry(_named(model, on), partial(_under, model, on), model) for model in MODELS for on in SCHEDULES),
+        *(Entry(name, partial(_under, name, "paced"), name) for name in PAIRS),
+        *(Entry(name, make, name, package=package) for name, (make, package) in ADAPTERS.items()),
+    )
+}
+"""Every policy that comes with the package, by name."""
+
+
+def find_policy(given: str) -> Entry:
+    """Return a policy by its name, or your own as `module:factory` or `NAME=module:factory`.
+
+    >>> find_policy("linucb@fixed").model
+    'linucb'
+    """
+    if (entry := POLICIES.get(given)) is not None:
+        try:
+            if entry.package:
+                import_module(entry.package)
+        except ImportError as error:
+            installed = {"sklearn": "scikit-learn"}.get(entry.package, entry.package)
+            raise UnavailablePolicy(f"{given} needs {installed}, which is not installed: pip install it.") from error
+        return entry
+    name, equals, source = given.rpartition("=")
+    if ":" not in source:
+        raise InvalidInput(
+            f"no policy is called {given!r}; there are {', '.join([*MODELS, 'uniform', *ADAPTERS])}, each "
+            f"model also with @{', @'.join(SCHEDULES[1:])}, and your own as module:factory."
+        )
+    return _own(name if equals else source.replace(":", "."), source)
+
+
+def _own(name: str, source: str) -> Entry:
+    if not NAME.fullmatch(name) or name in POLICIES:
+        raise InvalidInput(
+            f"a policy's name must be letters, digits, '.', '_' or '-', and not one of the suite's; got {name!r}. "
+            "Name it: --policy NAME=module:factory."
+        )
+    module_name, _, factory_name = source.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # unlike `python file.py`, a command has no folder on the path
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise InvalidInput(f"--policy {source}: the module {module_name} cannot be imported: {error}.") from error
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        raise InvalidInput(f"--policy {source}: {module_name} has no function or class {factory_name!r}.")
+    return Entry(name, partial(_made, factory, source), name, _text(module_name, Path(module.__file__ or "")))
+
+
+@cache
+def _text(module: str, file: Path) -> str:
+    """Return a hash of a user's module and of all that it imports from its folder, as they are when it is first used.
+
+    Imports are followed in the source: which modules are loaded depends on what else the process has played.
+    """
+    if not file.is_file():
+        return "unknown"
+    root = file.parents[module.count(".") + (file.stem == "__init__")]
+    if root.name.endswith("-packages"):  # where packages of others are beside it
+        root /= module.partition(".")[0]
+    texts, waiting = dict[Path, bytes](), [file]
+    while waiting:
+        path = waiting.pop()
+        if path.is_file() and path not in texts:
+            texts[path] = path.read_bytes()
+            with suppress(SyntaxError, ValueError):  # of a file that is not Python
+                waiting += _imported(path, root)
+    return hashlib.sha256(b"\0".join(sorted(texts.values()))).hexdigest()[:16]
+
+
+def _imported(path: Path, root: Path) -> Iterator[Path]:
+    """Yield the files in which all that a file imports would be, if it is beside it."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module, level = (node.module or "", node.level) if isinstance(node, ast.ImportFrom) else ("", 0)
+            for alias in node.names:
+                place = path.parents[level - 1] if level else root
+                for part in filter(None, f"{module}.{alias.name}".split(".")):
+                    place /= part
+                    yield from (place.with_suffix(".py"), place / "__init__.py")
+
+
+def _made(factory: Callable[[Task], object], source: str, task: Task) -> Contestant:
+    made = factory(task)
+    lacking = [method for method in ("select", "observe", "due", "update") if not callable(getattr(made, method, None))]
+    if lacking:
+        raise InvalidInput(f"{source} must give an object with select, observe, due and update; it lacks {lacking[0]}.")
+    assert isinstance(made, Contestant)
+    return made

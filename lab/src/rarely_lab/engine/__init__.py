@@ -1,0 +1,1 @@
+"""The one engine of the laboratory: cells in, records out."""

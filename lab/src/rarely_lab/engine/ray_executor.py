@@ -1,0 +1,75 @@
+"""Cells on Ray: one that starts and ends with the run on this machine, or a cluster.
+
+A cluster needs this package installed on every machine, and no data: what cells share travels with them, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rarely.runs.ray_session import RETRIES, Call, connected, ended
+from rarely_lab.engine.cell import Cell, Result, play_cell
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """Processes of Ray, each with one BLAS thread."""
+
+    jobs: int | None = None
+    """Cells played at a time; None: one for each core that there is."""
+    address: str | None = None
+    """Of a cluster: `auto`, `host:port` or `ray://host:port`; None: a Ray that starts and ends with the run."""
+
+    def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
+        if not cells:
+            return
+        with connected(self.jobs, self.address) as ray:
+            play = ray.remote(num_cpus=1, max_retries=RETRIES)(_play)
+            refused = list[Result]()
+            share = self.jobs if self.address else None
+            for name, ref in ended(ray, self._calls(ray, play, cells, refused), share):
+                yield _outcome(ray, ref, name)
+            yield from refused
+
+    def _calls(self, ray: Any, play: Any, cells: Sequence[Cell], refused: list[Result]) -> Iterator[Call]:
+        sent = dict[int, Any]()
+        for cell in cells:
+            key = id(getattr(cell, cell.shared_field)) if cell.shared_field else 0
+            if key not in sent:
+                sent[key] = _send(ray, cell)
+            if isinstance(sent[key], Exception):
+                refused.append(Result(cell.id, None, _say(sent[key])))
+            else:
+                yield cell.id, partial(play.remote, cell.with_shared(None), sent[key])
+
+
+def _send(ray: Any, cell: Cell) -> Any:
+    """Return what a cell shares with others as an object of Ray's store, or the error why it cannot be there."""
+    try:
+        return ray.put(cell.portable())
+    except Exception as error:
+        return error
+
+
+def _play(cell: Cell, shared: Any) -> Result:
+    whole: Cell = cell.with_shared(shared)
+    return play_cell(whole)
+
+
+def _outcome(ray: Any, ref: Any, name: str) -> Result:
+    try:
+        result: Result = ray.get(ref)
+        return result
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
+        return Result(name, None, "every process that played it was killed; is there enough memory?")
+    except ray.exceptions.RayTaskError as error:
+        return Result(name, None, str(error).strip().rpartition("\n")[2])  # the last line of a traceback
+    except ray.exceptions.RayError as error:
+        return Result(name, None, _say(error))
+
+
+def _say(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"  # of Ray's pages the first line

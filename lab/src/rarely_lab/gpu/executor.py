@@ -1,0 +1,214 @@
+"""The run engine's third way to play cells: those of the paper in lockstep on a GPU, the others on processors.
+
+Neural configurations of the presets `paper` and `practical` and all of LinUCB are played in lockstep. Preset `code`
+takes single samples in turn, and the library's default tunes itself with the core's own code: a GPU gains nothing on
+the one, and would need a second implementation for the other, so both are played on processors.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from queue import SimpleQueue
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rarely import RarelyError
+from rarely.extend import Array, IntArray
+from rarely.runs.processes import side_by_side
+from rarely.worlds.protocol import Rounds, World
+from rarely_lab.engine import cell as runs
+from rarely_lab.engine.executor import executor_of
+from rarely_lab.engine.play import Played, Stopwatch, log_det_rounds
+from rarely_lab.reproduce.cells import CAUSES, Cell
+from rarely_lab.reproduce.records import Record, content_of
+from rarely_lab.reproduce.setup import policy_of, world_of
+
+DRAWN_ALONE = 8
+"""Runs that are drawn in this process; more are drawn side by side."""
+BLOCK = 64
+"""Rounds that a turn decides, at most."""
+ALONE = {"code", "default"}
+"""The preset and the configuration that are played on processors."""
+SPARE = 0.8
+"""The share of the free memory that replicas may fill."""
+
+
+@cache
+def _torch() -> Any:
+    try:
+        torch: Any = import_module("torch")
+        import_module("cupy")
+    except ModuleNotFoundError as error:
+        raise RarelyError(f"the gpu engine needs {error.name}: from the checkout, pip install './lab[gpu]'.") from error
+    if not torch.cuda.is_available():
+        raise RarelyError("the gpu engine needs a GPU that CUDA can use, and there is none; use the local engine.")
+    return torch
+
+
+@dataclass(frozen=True)
+class GpuExecutor:
+    """One GPU, and processes for the cells that it does not play."""
+
+    jobs: int
+    say: Callable[[str], object] = print
+    """Hears of replicas that did not fit into memory."""
+    device: str = "cuda"
+    many_at_once: ClassVar[bool] = True
+
+    def __call__(self, cells: Sequence[runs.Cell]) -> Iterator[runs.Result]:
+        if self.device == "cuda":
+            _torch()
+        groups, others = grouped(cells)
+        played, closed = SimpleQueue[runs.Result | BaseException | None](), threading.Event()
+        threading.Thread(target=self._play_groups, args=(groups, played, closed), daemon=True).start()
+        try:
+            ended = False
+            for result in executor_of(self.jobs)(others) if others else ():
+                yield result
+                ended = ended or (yield from _arrived(played, wait=False))
+            if not ended:
+                yield from _arrived(played, wait=True)
+        finally:
+            closed.set()
+
+    def _play_groups(self, groups: Sequence[list[Cell]], played: SimpleQueue[Any], closed: threading.Event) -> None:
+        """Play on the GPU what processors do not play meanwhile, and put a result, or an error, and at the end None."""
+        last, drawn = None, dict[int, Rounds]()
+        try:
+            for group in groups:
+                world, count = world_of(group[0]), group[0].rounds
+                if (world, count) != last:
+                    last, drawn = (world, count), {}
+                drawn |= _drawn(world, sorted({cell.seed for cell in group} - drawn.keys()), count, self.jobs)
+                for result in self._in_parts(group, drawn):
+                    played.put(result)
+                    if closed.is_set():
+                        return
+        except BaseException as error:  # for the thread that asked
+            played.put(error)
+        played.put(None)
+
+    def _in_parts(self, group: Sequence[Cell], drawn: dict[int, Rounds]) -> Iterator[runs.Result]:
+        """Play a group as many replicas at a time as fit into memory, half as many where they do not."""
+        left, most = list(group), self._room(group[0])
+        while left:
+            part = left[:most]
+            try:
+                played = play_group(part, [drawn[cell.seed] for cell in part], self.device)
+            except Exception as error:
+                if type(error).__name__ != "OutOfMemoryError" or most == 1:
+                    raise
+                most = max(1, min(most, len(left)) // 2)
+                self.say(f"{group[0].id}: the GPU's memory is full; {most} replicas at a time from now on.")
+                _torch().cuda.empty_cache()
+                continue
+            yield from played
+            left = left[most:]
+
+    def _room(self, cell: Cell) -> int:
+        """Return how many replicas fit: Z's factor, its factors, and the activations of a training."""
+        if self.device != "cuda":
+            return 2**20
+        rounds, problem, world = cell.rounds, cell.problem, world_of(cell)
+        columns = world.dim + 1
+        # A replica's factor of Z, twice more where it is copied to be solved, candidates, and the arrays of a training.
+        each = 3 * rounds + 2 * columns + 14 * problem.hidden + 4 * BLOCK * world.arms
+        numbers = 4 * columns**2 if cell.configuration.linear else rounds * each
+        return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * numbers))
+
+
+def _arrived(played: SimpleQueue[Any], *, wait: bool) -> Generator[runs.Result, None, bool]:
+    """Yield the results that are there, or wait for all; raise the error of the thread that plays, if it had one."""
+    while wait or not played.empty():
+        one = played.get()
+        if one is None:
+            return True
+        if isinstance(one, BaseException):
+            raise one
+        yield one
+    return False
+
+
+def grouped(cells: Sequence[runs.Cell]) -> tuple[list[list[Cell]], list[runs.Cell]]:
+    """Return cells that can be played in lockstep, group by group, and the others.
+
+    Sequential runs are a group of their own: the others would wait for them.
+    """
+    groups, others = dict[Any, list[Cell]](), list[runs.Cell]()
+    for cell in cells:
+        if not isinstance(cell, Cell) or cell.problem.timed or {cell.reading, cell.configuration.kind} & ALONE:
+            others.append(cell)
+            continue
+        kind = cell.configuration.kind
+        family = kind if cell.configuration.linear or kind == "neuralucb" else "batched"
+        groups.setdefault((world_of(cell), cell.problem.name, cell.reading, family, cell.rounds), []).append(cell)
+    # Cells come in the order of their seeds; those of one world stay together, whose runs are then drawn once.
+    worlds = list(dict.fromkeys(key[0] for key in groups))
+    return [groups[key] for key in sorted(groups, key=lambda key: worlds.index(key[0]))], others
+
+
+def _drawn(world: World, seeds: Sequence[int], count: int, jobs: int) -> dict[int, Rounds]:
+    """Return the rounds of some runs; drawing takes as long as playing them on a GPU."""
+    if len(seeds) <= DRAWN_ALONE or jobs == 1:
+        return {seed: world.rounds(seed, count) for seed in seeds}
+    return dict(side_by_side(_draw, [(world, seed, count) for seed in seeds], jobs))
+
+
+def _draw(task: tuple[World, int, int]) -> tuple[int, Rounds]:
+    world, seed, count = task
+    return seed, world.rounds(seed, count)
+
+
+def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> list[runs.Result]:
+    """Play cells in lockstep, and return the results of all."""
+    from rarely_lab.gpu import linear, lockstep
+
+    start = time.perf_counter()
+    policies: list[Any] = [policy_of(cell, world_of(cell)) for cell in cells]
+    if cells[0].configuration.linear:
+        arms, log_dets = linear.play_linear(policies, rounds, device)
+        selecting, training = time.perf_counter() - start, 0.0
+        updates = [
+            [lockstep.Update(t, True, value, 0, "") for t, value in enumerate(each[:-1], 1)] for each in log_dets
+        ]
+        played: Any = zip(arms, log_dets, updates, [None] * len(cells), strict=True)
+    else:
+        engine = lockstep.Lockstep(policies, rounds, device)
+        played = [(r.arms, r.log_dets, r.updates, r.near_ties) for r in engine.play()]
+        selecting, training = engine.seconds["selecting"], engine.seconds["training"]
+    wall = time.perf_counter() - start
+    shares = [Stopwatch(seconds / len(cells), seconds / len(cells)) for seconds in (selecting, training)]
+    results = []
+    for cell, run, (chosen, growth, made, near) in zip(cells, rounds, played, strict=True):
+        content = _content(cell, run, chosen, growth, made, shares, wall / len(cells))
+        content["environment"] |= {"engine": "gpu", "device": _device_name(device)}
+        if near is not None:
+            content["near_ties"] = near
+        record = Record.of(cell.id, cell.describe(), content)
+        results.append(runs.Result(cell.id, record, seconds=wall / len(cells)))
+    return results
+
+
+def _content(
+    cell: Cell,
+    run: Rounds,
+    arms: IntArray,
+    log_dets: Array,
+    updates: Sequence[Any],
+    shares: list[Stopwatch],
+    wall: float,
+) -> dict[str, Any]:
+    points = [(0, 0.0), *((t, float(log_dets[t - 1])) for t in log_det_rounds(len(run)))]
+    right, reward = float(np.mean(arms == run.best)), float(run.paid(arms).sum())
+    played = Played(updates, run.regrets(arms), reward, right, points, *shares)
+    return content_of(played, CAUSES.get(cell.configuration.kind, "every round"), wall)
+
+
+def _device_name(device: str) -> str:
+    return str(_torch().cuda.get_device_name()) if device == "cuda" else device

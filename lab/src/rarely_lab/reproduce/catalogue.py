@@ -1,0 +1,112 @@
+"""Every problem and configuration of the paper, as data, and the cells to play."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from rarely.extend import PresetName
+from rarely.worlds import DATASETS, Cosine, Quadratic
+from rarely.worlds.synthetic import DEVIATION_READING
+from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.config import PRESETS, Configuration, Kind, Problem
+
+
+def growing(rounds: int) -> tuple[int, int]:
+    """Return ⌈log₂ T⌉ and √T batches."""
+    return math.ceil(math.log2(rounds)), round(math.sqrt(rounds))
+
+
+GRID = (0.001, 0.01, 0.1, 1.0)
+"""The paper's values of LinUCB's λ and β; it reports the best of the 16 pairs."""
+FAIR = (1.0, 1.0)
+"""LinUCB's λ and β fixed beforehand: the plain choice, made without a look at any result."""
+
+_LENGTHS = (500, 1000, 2000, 4000, 8000)
+_COSINE = Problem("cosine", Cosine(), hidden=200, ridge=0.01, step_size=0.01, base="cosine")
+_QUADRATIC = Problem(
+    "quadratic", Quadratic(), ridge=0.01, beta=0.01, step_size=0.005, log_ratios=(20, 25, 30), base="quadratic"
+)
+_MUSHROOM = Problem("mushroom", DATASETS["mushroom"], batches=(40, 100, 250), log_ratios=(20, 30, 40), base="mushroom")
+_MAGIC = Problem("magic", DATASETS["magic"], log_ratios=(50, 60, 70), base="magic")
+_FOUR = (_COSINE, _QUADRATIC, _MUSHROOM, _MAGIC)
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        *_FOUR,
+        # Where the text can be read in two ways, the other way.
+        replace(_COSINE, name="cosine-sd", source=Cosine(noise=DEVIATION_READING)),
+        replace(_QUADRATIC, name="quadratic-sd", source=Quadratic(noise=DEVIATION_READING)),
+        replace(_MAGIC, name="magic-m400", hidden=400),
+        # The four once more, for their processor times where a GPU has played the runs.
+        *(replace(problem, name=f"{problem.name}-timed", timed=True) for problem in _FOUR),
+        # One problem at five lengths, with grids of log T and √T batches: how regret and versions grow with T.
+        *(replace(_QUADRATIC, name=f"quadratic-T{t}", base="", rounds=t, batches=growing(t)) for t in _LENGTHS),
+    )
+}
+PAPER = tuple(problem.name for problem in _FOUR)
+"""The paper's four problems; the others are second readings of them, them timed, and one problem at five lengths."""
+TIMED = tuple(f"{name}-timed" for name in PAPER)
+SECOND_READINGS = ("cosine-sd", "quadratic-sd", "magic-m400")
+GROWTH = tuple(f"quadratic-T{length}" for length in _LENGTHS)
+QUICK = replace(_COSINE, name="cosine-quick", hidden=64, steps=30, base="")
+"""The paper's cosine problem with a smaller network and shorter trainings, so that a minute is enough."""
+QUICK_ROUNDS, QUICK_RUNS, _BATCHES = 1000, 3, 20
+QUICK_CONFIGURATIONS = {
+    "LinUCB": Configuration("linucb-intercept", ridge=FAIR[0], beta=FAIR[1]),
+    "NeuralUCB, every round": Configuration("neuralucb"),
+    "fixed grid": Configuration("fixed", batches=_BATCHES),
+    "determinant rule": Configuration("adaptive", batches=_BATCHES, log_ratio=60.0),
+    "default": Configuration("default", batches=_BATCHES),
+}
+"""By the names that a page shows, in its order."""
+
+
+def configurations(problem: Problem) -> Iterator[Configuration]:
+    """Yield the paper's comparison on a problem and the library's default; with a length, without LinUCB."""
+    own = problem.rounds
+    kinds: tuple[Kind, ...] = () if own else ("linucb", "linucb-intercept")
+    for kind, (ridge, beta) in itertools.product(kinds, [FAIR] if problem.timed else itertools.product(GRID, GRID)):
+        yield Configuration(kind, ridge=ridge, beta=beta)
+    yield Configuration("neuralucb")
+    yield from (Configuration("fixed", batches=b) for b in problem.batches)
+    # With a length of its own it has no budget: how many versions there are is the question.
+    budgets, defaults = ((own,), problem.batches[-1:]) if own else (problem.batches, problem.batches[:2])
+    yield from (Configuration("adaptive", batches=b, log_ratio=q) for b in budgets for q in problem.log_ratios)
+    if not problem.timed:
+        yield from (Configuration("default", batches=b) for b in defaults)
+
+
+def plan_cells(
+    problems: Iterable[Problem],
+    presets: Iterable[PresetName] = PRESETS,
+    runs: int = 10,
+    rounds: int = 2000,
+    patterns: Sequence[str] = ("*",),
+) -> list[Cell]:
+    """Return every cell asked for, run by run, so that an interruption leaves whole runs.
+
+    `patterns` picks configurations by name: `fixed-*`, say. A table has no more rounds than rows.
+    """
+    cells = dict[str, Cell]()
+    for problem, seed, preset in itertools.product(problems, range(runs), presets):
+        for configuration in configurations(problem):
+            if configuration.part_of(preset) and any(fnmatchcase(configuration.id, pattern) for pattern in patterns):
+                reading = problem.view(preset) if configuration.linear else preset
+                count = problem.rounds or min(rounds, problem.horizon or rounds)
+                cell = Cell(problem, reading, configuration, seed, count)
+                cells.setdefault(cell.id, cell)
+    return sorted(cells.values(), key=lambda cell: (cell.seed, -cell.work()))
+
+
+def quick_cells(runs: int = QUICK_RUNS) -> list[Cell]:
+    """Return the cells that show the idea in a minute, the longest first."""
+    cells = (
+        Cell(QUICK, "raw" if one.linear else "practical", one, seed, QUICK_ROUNDS)
+        for seed in range(runs)
+        for one in QUICK_CONFIGURATIONS.values()
+    )
+    return sorted(cells, key=lambda cell: (-cell.work(), cell.seed))

@@ -1,0 +1,78 @@
+"""Cells of the paper's experiments: what each plays, how long it takes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+from rarely.runs.provenance import reset_peak_memory
+from rarely.worlds import Rounds
+from rarely.worlds.datasets import Dataset
+from rarely.worlds.protocol import World
+from rarely_lab.engine import cell as runs
+from rarely_lab.engine.play import play
+from rarely_lab.reproduce.config import Problem
+from rarely_lab.reproduce.records import Record, content_of
+from rarely_lab.reproduce.setup import Setup, policy_of, world_of
+
+CAUSES = {"fixed": "grid", "adaptive": "determinant", "default": "pace"}
+"""Why an update of a configuration came when it came."""
+
+
+@dataclass(frozen=True)
+class Cell(Setup, runs.Cell):
+    """One configuration on one run of one problem."""
+
+    record_type: ClassVar[type[Record]] = Record
+    shared_field: ClassVar[str] = "problem"
+
+    def describe(self) -> dict[str, Any]:
+        # The world tells the source; B and log q are the configuration's, and T stands below.
+        others = ("source", "batches", "log_ratios", "rounds", "timed")
+        problem = {name: value for name, value in vars(self.problem).items() if name not in others}
+        return {
+            "problem": problem,
+            "world": world_of(self).describe(),
+            "reading": self.reading,
+            "configuration": asdict(self.configuration),
+            "seed": self.seed,
+            "rounds": self.rounds,
+        }
+
+    def play(self) -> dict[str, Any]:
+        start = time.perf_counter()
+        reset_peak_memory()
+        world = world_of(self)
+        played = play(policy_of(self, world), _rounds(world, self.seed, self.rounds))
+        return content_of(played, CAUSES.get(self.configuration.kind, "every round"), time.perf_counter() - start)
+
+    def work(self) -> float:
+        """Predict how long it takes; an adaptive schedule is taken to use all of its budget."""
+        rounds, problem, configuration = self.rounds, self.problem, self.configuration
+        selecting = 0.5e-3 * rounds
+        if configuration.linear:
+            return selecting
+        updates = min(configuration.batches or rounds, rounds)
+        if configuration.log_ratio is not None and updates == rounds:
+            # Without a budget log q decides: log det Z grows by about 2000 in such runs.
+            updates = min(rounds, round(2000 / configuration.log_ratio))
+        if self.reading == "code":
+            return 2 * selecting + updates * problem.steps * 6e-5
+        width = 10 if isinstance(problem.source, World) else 40
+        return 2 * selecting + 2 * updates * rounds * problem.hidden * width * problem.steps / 25e9
+
+    def portable(self) -> Problem:
+        """Return its problem with the table itself in place of the file that holds it."""
+        source = self.problem.source
+        return replace(self.problem, source=source.table()) if isinstance(source, Dataset) else self.problem
+
+
+_LAST: list[tuple[World, int, int, Rounds]] = []
+
+
+def _rounds(world: World, seed: int, count: int) -> Rounds:
+    """Return the rounds of a run, drawn once for several configurations in a row."""
+    if not _LAST or _LAST[0][0] is not world or _LAST[0][1:3] != (seed, count):
+        _LAST[:] = [(world, seed, count, world.rounds(seed, count))]
+    return _LAST[0][3]

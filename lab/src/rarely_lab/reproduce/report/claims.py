@@ -1,0 +1,475 @@
+"""How a claim is checked and judged: thresholds, tests over runs, verdicts computed.
+
+Thresholds were fixed before the first runs, and changed once since, before those that are published (decision 0047).
+
+
+    holds            every check holds: its 95 % interval lies where the claim says (an intersection–union test, which
+                     needs no correction for the number of checks); *larger than claimed* if beyond the size that the
+                     paper gives, in the direction that it gives
+    does not hold    a check fails: an interval that is widened for the number of checks lies elsewhere (Holm's method);
+                     the check says whether the direction is reversed, or only the size is smaller than claimed
+    inconclusive     neither
+    not applicable   the check has no meaning for these runs and counts nowhere
+
+A claim that needs only u of K checks is judged by partial conjunction (Benjamini and Heller, 2008): it holds if the
+u-th smallest p-value is at most α/(K − u + 1), and does not hold if the (K − u + 1)-th smallest p-value against the
+checks is at most α/u. For u = K these are the two rules above. α is 2.5 % on each side. For an inconclusive claim,
+`runs_to_decide` estimates with how many runs the chances of a decision are even; where ten times as many are not
+enough, the claim is called a tie.
+
+"almost", "around" and "slightly" have one slack, a factor of 1.25: "almost N times" and "around N" are at least 0.8N,
+and larger than claimed beyond 1.25N; "slightly" is up to 25 %, and "much better" is beyond it. "very close" is up to
+50 % more, "the same regret" within ±10 %, and "beats" is a mean difference above 0.
+
+"Every" configuration is every one of the catalogue whose B and log q the paper names; if one was not run, the claim is
+inconclusive. Configurations with other values are shown beside a claim. On the cosine problem the paper speaks of all
+configurations and names no log q and of the values of B one alone, so those of the catalogue count, B like log q.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from rarely.extend import PresetName
+from rarely.runs.statistics import IntervalEstimate, Sample, differences, ratios
+from rarely_lab.reproduce.catalogue import PROBLEMS, SECOND_READINGS, configurations
+from rarely_lab.reproduce.report.results import NEURAL, SLACK, Comparison, Series
+
+ClaimKind = Literal["claim", "figure", "finding"]
+"""A claim of the paper; a number that gets no verdict; or a finding of ours, judged like a claim."""
+Verdict = Literal["holds", "holds, larger than claimed", "does not hold", "inconclusive", "not applicable"]
+HELD: tuple[Verdict, ...] = ("holds", "holds, larger than claimed")
+ALPHA = 0.025
+"""The size of each one-sided test: what a 95 % interval leaves on either side."""
+VERY_CLOSE, ALIKE = 1.5, 0.1
+MAX_REPEATS, MIN_RUNS = 10, 10
+"""How many times as many runs `runs_to_decide` considers, and how many it needs to say anything."""
+PRINTED_ROUNDS = 2000
+"""The paper's T."""
+NO_RUNS = Sample(())
+GROWTH_PROBLEM = "growth"
+"""What the claim about several lengths is judged on."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured quantity and the range in which a claim puts it; the range includes its ends unless `strict`."""
+
+    what: str
+    needs: str
+    sample: Sample = NO_RUNS
+    """Without values if a configuration was not run."""
+    low: float = -math.inf
+    high: float = math.inf
+    strict: bool = False
+    size: float = math.inf
+    """The largest value that the paper's words mean; beyond it the claim holds, and is larger than claimed."""
+
+    @property
+    def two_sided(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @cached_property
+    def p_outside(self) -> float:
+        """Return the p-value against "it lies outside the range"; small where the claim holds."""
+        closed = not self.strict
+        return max(self.sample.p_above(self.low, or_equal=closed), self.sample.p_below(self.high, or_equal=closed))
+
+    @cached_property
+    def p_inside(self) -> float:
+        """Return the p-value against "it lies in the range"; small where the claim fails."""
+        below = self.sample.p_below(self.low, or_equal=self.strict)
+        above = self.sample.p_above(self.high, or_equal=self.strict)
+        return min(1.0, (2.0 if self.two_sided else 1.0) * min(below, above))
+
+    @property
+    def larger(self) -> bool:
+        """Return whether the interval of 95 % lies beyond the size that is claimed."""
+        return self.sample.p_above(self.size) <= ALPHA
+
+    @property
+    def direction(self) -> str:
+        """Say of a size that is not reached whether the sign is another; empty if that is not asked, or not known."""
+        if self.sample.unit is None and not self.strict:
+            return ""
+        neutral = 0.0 if self.sample.unit is None else 1.0
+        reversed_, same = self.sample.p_below(neutral) <= ALPHA, self.sample.p_above(neutral) <= ALPHA
+        said = "reversed" if reversed_ else "smaller than claimed, in its direction" if same else ""
+        return said if self.low >= neutral else ""
+
+    def confidence(self, level: float, *, outside: bool) -> float:
+        """Return the confidence of the interval that corresponds to a test of this level."""
+        return 1 - (level if outside and self.two_sided else 2 * level)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison that a claim rests on, or one that is shown beside it (`counts` is False)."""
+
+    what: str
+    needs: str
+    parts: tuple[Measured, ...]
+    """All must lie in their ranges."""
+    note: str = ""
+    counts: bool = True
+    applies: bool = True
+    """False where the comparison has no meaning for these runs."""
+
+    @property
+    def counted(self) -> bool:
+        return self.counts and self.applies
+
+    @cached_property
+    def p_fails_to_hold(self) -> float:
+        """Return the p-value against "the check is false"."""
+        return max(part.p_outside for part in self.parts)
+
+    @cached_property
+    def p_true(self) -> float:
+        """Return the p-value against "the check is true"."""
+        return min(1.0, len(self.parts) * min(part.p_inside for part in self.parts))
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A check with its verdict and the interval that decided it."""
+
+    check: Check
+    verdict: Verdict
+    estimate: IntervalEstimate | None
+    confidence: float
+    note: str = ""
+
+    def describe(self) -> dict[str, Any]:
+        e, check = self.estimate, self.check
+        numbers = {name: _finite(getattr(e, name)) if e else None for name in ("value", "low", "high")}
+        numbers |= {"confidence": _finite(self.confidence), "runs": e.runs if e else 0}
+        words = {"verdict": self.verdict, "note": self.note, "counts": check.counted}
+        return {"what": check.what, "needs": check.needs} | numbers | words
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How many of a claim's checks must be true."""
+
+    says: str
+    needed: Callable[[int], int]
+
+
+ALL = Rule("Every check must hold.", lambda count: count)
+MOST = Rule("More than half must hold.", lambda count: count // 2 + 1)
+
+
+def decide(checks: Sequence[Check], rule: Rule = ALL) -> tuple[Verdict, list[Decided]]:
+    """Return the verdict on a claim, and on each of its checks in order."""
+    counted = [check for check in checks if check.counted]
+    held, levels = _levels(counted, rule)
+    failed = iter(levels)
+    decided = [_decide(check, *((held, next(failed)) if check.counted else (ALPHA, ALPHA))) for check in checks]
+    verdict = _verdict(counted, rule)
+    larger = verdict == "holds" and any(one.verdict == HELD[1] and one.check.counted for one in decided)
+    return HELD[1] if larger else verdict, decided
+
+
+def runs_to_decide(checks: Sequence[Check], rule: Rule = ALL) -> float:
+    """Return with how many runs the chances of a decision are even, as a multiple of the runs so far.
+
+    The estimate assumes that more runs have the same means and spreads; true means are as often nearer to a threshold
+    as farther from it. ∞ if `MAX_REPEATS` times as many would not decide, NaN if there are too few runs, or none of a
+    configuration.
+    """
+    counted = [check for check in checks if check.counted]
+    runs = min((part.sample.runs for check in counted for part in check.parts), default=0)
+    if runs < MIN_RUNS:
+        return math.nan
+    for times in range(1, MAX_REPEATS + 1):
+        repeated = []
+        for check in counted:
+            parts = (replace(part, sample=part.sample.repeated(times)) for part in check.parts)
+            repeated.append(replace(check, parts=tuple(parts)))
+        if _verdict(repeated, rule) != "inconclusive":
+            return float(times * runs)
+    return math.inf
+
+
+def _verdict(counted: Sequence[Check], rule: Rule) -> Verdict:
+    count = len(counted)
+    if not count:
+        return "inconclusive"
+    needed = rule.needed(count)
+    if sorted(check.p_fails_to_hold for check in counted)[needed - 1] <= ALPHA / (count - needed + 1):
+        return "holds"
+    if sorted(check.p_true for check in counted)[count - needed] <= ALPHA / needed:
+        return "does not hold"
+    return "inconclusive"
+
+
+def _levels(counted: Sequence[Check], rule: Rule) -> tuple[float, list[float]]:
+    """Return the level at which checks hold, and for each check that at which it fails (Holm's if all must hold)."""
+    count = len(counted)
+    needed = rule.needed(count) if count else 0
+    if needed < count:
+        return ALPHA / (count - needed + 1), [ALPHA / needed] * count
+    levels, last = [0.0] * count, count
+    for rank, place in enumerate(sorted(range(count), key=lambda i: counted[i].p_true)):
+        # Holm's levels rise from α/K to α, but stop at the first check that is not rejected.
+        levels[place] = ALPHA / (count - min(rank, last))
+        if counted[place].p_true > levels[place]:
+            last = min(rank, last)
+    return ALPHA, levels
+
+
+def _decide(check: Check, held: float, failed: float) -> Decided:
+    if not check.applies:
+        return Decided(check, "not applicable", None, 1 - 2 * ALPHA, check.note)
+    if not check.counts and all(part.low == -math.inf and part.high == math.inf for part in check.parts):
+        return _with_interval(check, "not applicable", check.parts[0], 1 - 2 * ALPHA)  # a figure beside the claim
+    if check.p_fails_to_hold <= held:
+        part = max(check.parts, key=lambda part: part.p_outside)
+        verdict: Verdict = HELD[any(each.larger for each in check.parts)]
+        return _with_interval(check, verdict, part, part.confidence(held, outside=False))
+    part = min(check.parts, key=lambda part: part.p_inside)
+    strict = failed / len(check.parts)
+    if check.p_true <= failed:
+        return _with_interval(check, "does not hold", part, part.confidence(strict, outside=True))
+    if part.p_inside <= ALPHA:
+        # The 95 % interval lies elsewhere, but the wider one reaches into the range: show the one that decided.
+        return _with_interval(check, "inconclusive", part, part.confidence(strict, outside=True))
+    unproven = max(check.parts, key=lambda part: part.p_outside)
+    # Likewise where many checks ask for more than an interval of 95 % inside the range.
+    level = held if unproven.p_outside <= ALPHA else ALPHA
+    return _with_interval(check, "inconclusive", unproven, unproven.confidence(level, outside=False))
+
+
+def _with_interval(check: Check, verdict: Verdict, part: Measured, confidence: float) -> Decided:
+    notes = [check.note] if check.note else []
+    estimate = part.sample.interval(confidence)
+    if len(check.parts) > 1:
+        role = "left open" if verdict == "inconclusive" else "decided"
+        notes.append(f"{role} by {part.what}, {part.needs}")
+    if verdict == "does not hold":
+        sides = ("more than claimed" if estimate.value > part.high else "less than claimed") if part.two_sided else ""
+        notes += filter(None, [sides or part.direction])
+    return Decided(check, verdict, estimate, confidence, "; ".join(notes))
+
+
+def _finite(x: float) -> float | None:
+    return float(f"{x:.6g}") if math.isfinite(x) else None
+
+
+Quantity = Literal["regret", "time", "versions"]
+SAME = "the same decisions in every run"
+NAMED_BATCHES = {"mushroom": (40, 250), "quadratic": (40, 100, 200), "magic": (40, 100, 200)}
+NAMED_LOG_RATIOS: dict[str, tuple[float, ...]] = {"mushroom": (30,), "quadratic": (20, 25, 30), "magic": (50, 60, 70)}
+
+
+class ClaimChecker:
+    """Makes the checks of claims on one problem in one preset, by the names of its series."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+        known = {c.id: c for c in configurations(PROBLEMS[comparison.problem])}
+        self.fixed = {name: c for name, c in known.items() if c.kind == "fixed"}
+        self.adaptive = {name: c for name, c in known.items() if c.kind == "adaptive"}
+        self.batched = self.fixed | self.adaptive
+
+    def adaptive_with(self, *batches: int) -> list[str]:
+        return [name for name, c in self.adaptive.items() if c.batches in batches]
+
+    def named(self, name: str) -> bool:
+        """Return whether the paper names the values of a configuration, or it has none."""
+        if name not in self.batched:
+            return True
+        c, base = self.batched[name], self.comparison.base
+        named = c.log_ratio is None or c.log_ratio in NAMED_LOG_RATIOS.get(base, (c.log_ratio,))
+        return named and c.batches in NAMED_BATCHES.get(base, (c.batches,))
+
+    def at_least(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
+        if quantity == "versions":
+            return self._times_fewer(factor, a, b)
+        return self._ratio(quantity, a, b, f"at least {factor:g}", factor, math.inf)
+
+    def at_most(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
+        return self._ratio(quantity, a, b, f"at most {factor:g}", -math.inf, factor)
+
+    def around(self, size: float, quantity: Quantity, a: str, b: str) -> Check:
+        """Check that a is about `size` times b: at least that, less the slack, and perhaps larger than claimed."""
+        low, high = size / SLACK, size * SLACK
+        check = self._ratio(quantity, a, b, f"at least {low:.3g}; claimed up to {high:.3g}", low, math.inf)
+        return replace(check, parts=tuple(replace(part, size=high) for part in check.parts))
+
+    def alike(self, a: str, b: str) -> Check:
+        """Check that a and b have the same regret, within `ALIKE`."""
+        low, high = 1 - ALIKE, 1 + ALIKE
+        return self._ratio("regret", a, b, f"between {low:g} and {high:g}", low, high)
+
+    def beats(self, a: str, b: str) -> Check:
+        what = f"regret of {self.label(b)} − regret of {self.label(a)}"
+        return self._above_zero(what, lambda a, b: differences(*self.comparison.paired("regret", b, a)), a, b)
+
+    def nearer(self, a: str, b: str, target: str) -> Check:
+        """Check that a's regret is nearer to the target's than b's."""
+        far, near, goal = (self.label(name) for name in (b, a, target))
+
+        def gaps(a: Series, b: Series, target: Series) -> Sample:
+            seeds = sorted(a.runs.keys() & b.runs.keys() & target.runs.keys())
+            far, near = ([abs(s.runs[seed].regret - target.runs[seed].regret) for seed in seeds] for s in (b, a))
+            return differences(far, near)
+
+        return self._above_zero(
+            f"distance of {far} − distance of {near}, from the regret of {goal}", gaps, a, b, target
+        )
+
+    def below(self, regret: float, meaning: str, name: str) -> Check:
+        what = f"{regret:.0f} ({meaning}) − regret of {self.label(name)}"
+        return self._above_zero(what, lambda own: Sample(tuple(regret - each for each in own.regrets)), name)
+
+    def _above_zero(self, what: str, sample: Callable[..., Sample], *names: str) -> Check:
+        check = self._check(what, "above 0", sample, names, 0.0, strict=True)
+        series = self._run(names)
+        if len(series) > 1 and self.comparison.same_runs(*series[:2]):
+            return replace(check, applies=False, note=f"{SAME}: the budget of neither was used up")
+        return check
+
+    def _ratio(self, quantity: Quantity, a: str, b: str, needs: str, low: float, high: float) -> Check:
+        field = {"regret": "regret", "time": "seconds"}[quantity]
+        what = f"{quantity} of {self.label(a)} ÷ {self.label(b)}"
+        check = self._check(what, needs, lambda a, b: ratios(*self.comparison.paired(field, a, b)), (a, b), low, high)
+        if quantity == "time" and (reason := self._too_short(low, b)):
+            return replace(check, applies=False, note=reason)
+        if quantity == "regret" and not check.note:
+            above, below = (sum(side) for side in self.comparison.paired("regret", *self._run((a, b))))
+            return replace(check, note=f"ratio of the means {above / below if below else math.nan:.4g}")
+        return check
+
+    def _times_fewer(self, factor: float, a: str, b: str) -> Check:
+        """Check counts as counts: a's versions less `factor` times b's must not be negative."""
+
+        def excess(a: Series, b: Series) -> Sample:
+            pairs = zip(*self.comparison.paired("versions", a, b), strict=True)
+            # An update after every round and a budget of B are no chance: T and at most B versions.
+            fixed = a.name == NEURAL and factor * (b.configuration.batches or math.inf) <= self.comparison.rounds
+            return Sample(tuple(x - factor * y for x, y in pairs), exact=fixed)
+
+        what = f"versions of {self.label(a)} − {factor:g} × versions of {self.label(b)}"
+        check = self._check(what, "at least 0", excess, (a, b), 0.0)
+        if reason := self._too_short(factor, b):
+            return replace(check, applies=False, note=reason)
+        if series := self._run((a, b)):
+            many, few = (sum(side) for side in self.comparison.paired("versions", *series))
+            times = many / few if few else math.nan
+            check = replace(check, note=f"{times:.4g} times fewer; at least {factor:g}")
+        return check
+
+    def _check(
+        self,
+        what: str,
+        needs: str,
+        sample: Callable[..., Sample],
+        names: tuple[str, ...],
+        low: float,
+        high: float = math.inf,
+        strict: bool = False,
+    ) -> Check:
+        counts, series = all(map(self.named, names)), self._run(names)
+        if not series:
+            lacking = " and ".join(name for name in names if name not in self.comparison.series)
+            return Check(what, needs, (Measured(what, needs),), f"no runs of {lacking}", counts)
+        runs = sample(*series)
+        note = "undefined, because a value is 0" if any(map(math.isnan, runs.values)) else ""
+        return Check(what, needs, (Measured(what, needs, runs, low, high, strict),), note, counts)
+
+    def _run(self, names: Sequence[str]) -> list[Series]:
+        """Return the series of these names; none if one was not run."""
+        series = [self.comparison.series[name] for name in names if name in self.comparison.series]
+        return series if len(series) == len(names) else []
+
+    def _too_short(self, factor: float, name: str) -> str:
+        """Return why a grid cannot have `factor` times fewer updates at this length; empty if it can."""
+        budget, rounds = self.fixed[name].batches if name in self.fixed else None, self.comparison.rounds
+        if budget is None or rounds >= factor * budget:
+            return ""
+        return f"not applicable: {rounds} rounds are less than {factor:g} times a grid of {budget}"
+
+    def label(self, name: str) -> str:
+        series = self.comparison.series.get(name)
+        return series.label if series else name
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, in other words, and its checks."""
+
+    id: str
+    short: str
+    """A few words for a summary."""
+    says: str
+    checks: Callable[[ClaimChecker], list[Check]]
+    rule: Rule = ALL
+    kind: ClaimKind = "claim"
+
+
+def beside(check: Check) -> Check:
+    """Return the check as one that is shown beside a claim and does not count."""
+    return replace(check, counts=False)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdict on one problem in one preset."""
+
+    claim: Claim
+    problem: str
+    preset: PresetName
+    rounds: int
+    verdict: Verdict
+    """A figure is not applicable."""
+    checks: list[Decided]
+    runs_to_decide: float = math.nan
+    """For an inconclusive claim, with how many runs the chances are even: ∞ for a tie, NaN if unknown."""
+
+    @property
+    def counted(self) -> list[Decided]:
+        return [one for one in self.checks if one.check.counted]
+
+    @property
+    def second_reading(self) -> bool:
+        return self.problem in SECOND_READINGS
+
+    @property
+    def of_paper_length(self) -> bool:
+        """Return whether the runs have the paper's T, or the lengths that the claim is about."""
+        return self.rounds == PRINTED_ROUNDS or self.problem == GROWTH_PROBLEM
+
+    @property
+    def tie(self) -> bool:
+        """Return whether many more runs with the same means and spreads would not decide either."""
+        return self.runs_to_decide == math.inf
+
+    @property
+    def outlook(self) -> str:
+        """Return what it would take to decide, in words; empty if unknown or decided."""
+        if self.tie:
+            runs = min(part.sample.runs for one in self.counted for part in one.check.parts)
+            return f"{MAX_REPEATS * runs} runs would not resolve a difference this small"
+        if math.isnan(self.runs_to_decide):
+            return ""
+        return f"about {self.runs_to_decide:.0f} runs would have an even chance of deciding"
+
+    def describe(self) -> dict[str, Any]:
+        claim = {name: getattr(self.claim, name) for name in ("id", "kind", "says")}
+        own = {name: getattr(self, name) for name in ("problem", "preset", "rounds", "verdict", "outlook")}
+        return claim | own | {"rule": self.claim.rule.says, "checks": [check.describe() for check in self.checks]}
+
+
+def judge_claim(claim: Claim, problem: str, preset: PresetName, rounds: int, checks: Sequence[Check]) -> Judged:
+    """Return what came of a claim by its checks on one problem in one preset."""
+    verdict, decided = decide(checks, claim.rule)
+    if claim.kind == "figure":
+        verdict = "not applicable"
+    more = runs_to_decide(checks, claim.rule) if verdict == "inconclusive" else math.nan
+    return Judged(claim, problem, preset, rounds, verdict, decided, more)

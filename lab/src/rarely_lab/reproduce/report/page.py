@@ -1,0 +1,197 @@
+"""The report: everything that can be said from the records, as files in one folder.
+
+DIR/report.html  DIR/claims.json  DIR/figures/*.svg
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from rarely import RarelyError
+from rarely.pages.figures import drawn
+from rarely.pages.page import render
+from rarely.pages.svg import inline
+from rarely.runs.writing import make_folder, write_text
+from rarely_lab.engine.record import Refusal, describe_records, outdated
+from rarely_lab.reproduce.catalogue import GROWTH
+from rarely_lab.reproduce.records import Found, Record, Store, codes_of, publish, read_published
+from rarely_lab.reproduce.report import tables
+from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS, Judged
+from rarely_lab.reproduce.report.figures import figures
+from rarely_lab.reproduce.report.paper_claims import judge
+from rarely_lab.reproduce.report.results import NEURAL, Comparison, compare, overhead, where
+
+PRINTED_RUNS = 10
+"""How many runs of each configuration the paper has."""
+CAPTIONS = {
+    "box": "Total regret of every configuration.",
+    "scatter": "Regret against processor time.",
+    "curves": "Mean regret so far; ticks show when one run updated.",
+    "frontier": "Regret against the number of updates, every configuration, with intervals over runs; "
+    "single runs as dots where there are few.",
+    "growth": "Regret and versions of each scheme against the length T, with the exponents a of regret ∝ Tᵃ.",
+}
+
+
+class NothingToReport(RarelyError):
+    """There are no records."""
+
+
+class Report(NamedTuple):
+    """A written report, and the records that it rests on."""
+
+    path: Path
+    """The HTML file."""
+    judged: list[Judged]
+    refused: list[Refusal]
+    """Files that are not records, or were changed; the report leaves them out."""
+
+
+def write_report(
+    out: Path,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    published: Path | None = None,
+    publish_to: Path | None = None,
+    markdown: Path | None = None,
+) -> Report:
+    """Draw and write everything from the records in `out`, or from a file of published ones.
+
+    `progress` receives how many figures of how many are drawn. `publish_to` is a file for the records in compact form,
+    `markdown` one for claims and tables.
+    """
+    found = Store(out).examine() if published is None else Found(read_published(published), [])
+    comparisons = compare(found.records)
+    if not comparisons:
+        refused = "".join(f"\n{file}" for file in found.refused[:3])
+        raise NothingToReport(
+            f"{out / 'records'} holds no records to report; run rarely reproduce --out {out}.{refused}"
+        )
+    make_folder(out / "figures")
+    if publish_to is not None:
+        publish(found.records, publish_to)
+    judged = judge(comparisons)
+    claims = {
+        "claims": [claim.describe() for claim in judged],
+        "machines": sorted({record.machine for record in found.records}),
+        "code": codes_of(found.records),
+        "refused": {file.path.relative_to(out).as_posix(): file.reason for file in found.refused},
+    }
+    write_text(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
+    pictures: dict[str, str] = {}
+    to_draw = figures(comparisons)
+    for name, draw in to_draw.items():
+        pictures[name] = drawn(draw)
+        write_text(out / "figures" / f"{name}.svg", pictures[name])
+        progress(len(pictures), len(to_draw))
+    for stale in (out / "figures").glob("*.svg"):
+        if stale.stem not in pictures:
+            stale.unlink()
+    warnings = [*outdated(found.records), *found.warnings(out, "report")]
+    write_text(out / "report.html", render_page(found.records, comparisons, judged, pictures, warnings))
+    if markdown is not None:
+        write_text(markdown, render_markdown(found.records, comparisons, judged, warnings))
+    return Report(out / "report.html", judged, found.refused)
+
+
+def render_page(
+    records: Sequence[Record],
+    comparisons: Sequence[Comparison],
+    judged: Sequence[Judged],
+    pictures: dict[str, str],
+    warnings: Sequence[str] = (),
+) -> str:
+    """Return the report as one HTML file; `warnings` are about the records."""
+    plain = [c for c in comparisons if c.problem not in GROWTH]
+    problems = [(name, list(group)) for name, group in groupby(plain, key=lambda c: c.problem)]
+    rows = tables.claims(judged)
+    presets = list(rows[0][2]) if rows else []
+    contents = [("run", "What was run"), *([("claims", "The claims")] if judged else [])]
+    contents += [(f"p-{name}", name) for name, _ in problems]
+    contents += [("deviations", "Deviations"), ("evidence", "Evidence")] if judged else []
+    return render(
+        "rarely_lab.reproduce.report",
+        "report.html",
+        contents=contents,
+        sentences=tables.sentences(judged) if judged else [],
+        warnings=[*_shortfalls(plain), *warnings],
+        overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "growth-"))],
+        what_was_run=tables.what_was_run(comparisons),
+        provenance=describe_records(records, "one configuration on one run each"),
+        overhead=overhead(records),
+        run_presets={c.preset for c in comparisons},
+        judged=judged,
+        rows=rows,
+        presets=presets,
+        problems=problems,
+        growth=tables.growing(comparisons),
+        notes=_notes,
+        figures=lambda c: [
+            _figure(pictures, name)
+            for kind in list(CAPTIONS)[:3]
+            if (name := f"{c.problem}-{c.preset}-{kind}") in pictures
+        ],
+        tables=tables,
+    )
+
+
+def _shortfalls(comparisons: Sequence[Comparison]) -> list[str]:
+    """Say in what the runs fall short of the paper's."""
+    out = []
+    if any(c.rounds != PRINTED_ROUNDS and c.base and c.base == c.problem for c in comparisons):
+        lengths = ", ".join(str(n) for n in sorted({c.rounds for c in comparisons}))
+        out.append(f"These runs have T = {lengths} rounds; the paper's have {PRINTED_ROUNDS}.")
+    sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons if c.base]
+    if sequential and min(sequential) < PRINTED_RUNS:
+        few = " to ".join(str(n) for n in sorted({min(sequential), max(sequential)}))
+        which = "Sequential NeuralUCB, with which most claims compare,"
+        out.append(f"{which} has {few} runs of a problem here; the paper's has {PRINTED_RUNS}.")
+    return out
+
+
+def _notes(c: Comparison) -> list[str]:
+    notes = []
+    adaptive = c.of_kind("adaptive")
+    for i, a in enumerate(adaptive):
+        twins = [b.label for b in adaptive[i + 1 :] if c.same_runs(a, b)]
+        if twins and not any(c.same_runs(before, a) for before in adaptive[:i]):
+            same = f"{a.label} and {', '.join(twins)} are the same runs"
+            notes.append(f"{same}: the trigger needs fewer versions than B.")
+    records = [record for series in c.series.values() for record in series.runs.values()]
+    if lockstep := [r for r in records if r.data.get("near_ties") is not None]:
+        near, rounds = sum(r.data["near_ties"] for r in lockstep), sum(r.rounds for r in lockstep)
+        device = lockstep[0].data["environment"]["device"]
+        played = f"{len(lockstep)} runs of networks were played in lockstep on {device}; in {near} of their {rounds}"
+        notes.append(f"{played} rounds two arms were nearly tied, and rounding elsewhere may choose the other.")
+    if aside := {run.id for s in c.series.values() for run in c.clocked(s).values() if where(run) != c.place}:
+        notes.append(f"Times are of {' with '.join(c.place)} loops; runs elsewhere, left aside: {len(aside)}.")
+    if retried := sum(max(0, r.data["updates"]["attempts"] - len(r.updates)) for r in records):
+        notes.append(f"Trainings were repeated with a smaller step {retried} times.")
+    if rejected := sum(series.rejected for series in c.series.values()):
+        notes.append(f"{rejected} updates failed training's own check; the version in use was kept.")
+    return notes
+
+
+def _figure(pictures: dict[str, str], name: str) -> tuple[str, str]:
+    caption = next(CAPTIONS[part] for part in (name.rsplit("-", 1)[-1], name.split("-")[0]) if part in CAPTIONS)
+    return inline(pictures[name], f"{name}: {caption}"), caption
+
+
+def render_markdown(
+    records: Sequence[Record], comparisons: Sequence[Comparison], judged: Sequence[Judged], warnings: Sequence[str] = ()
+) -> str:
+    """Return what was run, the claims, and a table for each problem and preset."""
+    return render(
+        "rarely_lab.reproduce.report",
+        "report.md",
+        records=records,
+        described=describe_records(records, "one configuration on one run each"),
+        comparisons=comparisons,
+        judged=judged,
+        warnings=warnings,
+        tables=tables,
+        lengths=GROWTH,
+    )

@@ -1,0 +1,189 @@
+"""The claims of the paper's experiments, with the checks of each; their words are in `paper_claims.toml`.
+
+A claim about LinUCB is judged with the LinUCB that the paper reports: no intercept, the best of 16 pairs chosen on the
+very runs reported. The same check with a fair pair, and with an intercept, is shown beside it and does not count.
+
+The theory is about growing T, which one T cannot show: the last claim compares the same problem at five lengths.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from rarely.worlds.datasets import DATASETS
+from rarely_lab.reproduce.catalogue import GROWTH, PAPER
+from rarely_lab.reproduce.report.claims import (
+    ALL,
+    GROWTH_PROBLEM,
+    MOST,
+    VERY_CLOSE,
+    Check,
+    Claim,
+    ClaimChecker,
+    Judged,
+    Measured,
+    beside,
+    judge_claim,
+)
+from rarely_lab.reproduce.report.results import BEST_LINEAR, NEURAL, SLACK, Comparison, growth
+
+OTHER_LINEAR = ("linucb-fair", "linucb-intercept-best", "linucb-intercept-fair")
+TEN_TIMES = 10 / SLACK
+"""What "almost ten times less" needs."""
+
+
+def _order_of_magnitude(on: ClaimChecker) -> list[Check]:
+    """Check for each batched configuration: close regret, and almost ten times fewer versions and less time."""
+    checks = []
+    for name in on.batched:
+        close = on.at_most(VERY_CLOSE, "regret", name, NEURAL)
+        fewer, faster = _ten_times_less(on, name)
+        needs = f"regret {close.needs}, and versions and time at least {TEN_TIMES:g} times less"
+        parts = (*close.parts, *fewer.parts, *faster.parts)
+        note = "" if fewer.applies else fewer.note
+        what = f"{on.comparison.problem}: {on.label(name)} against {on.label(NEURAL)}"
+        checks.append(Check(what, needs, parts, note, counts=close.counts, applies=fewer.applies))
+    return checks
+
+
+def _ten_times_less(on: ClaimChecker, name: str) -> list[Check]:
+    return [on.at_least(TEN_TIMES, "versions", NEURAL, name), on.at_least(TEN_TIMES, "time", NEURAL, name)]
+
+
+def _with_linear(check: Callable[[str], Check]) -> list[Check]:
+    """Make a check for every LinUCB; only the paper's counts."""
+    return [check(BEST_LINEAR), *(beside(check(name)) for name in OTHER_LINEAR)]
+
+
+def _beats_linear(on: ClaimChecker, name: str) -> list[Check]:
+    return _with_linear(lambda linear: on.beats(name, linear))
+
+
+def _close_and_beats_linear(on: ClaimChecker, factor: float, *names: str) -> list[Check]:
+    return [check for name in names for check in (on.at_most(factor, "regret", name, NEURAL), *_beats_linear(on, name))]
+
+
+def _ends_of_families(on: ClaimChecker) -> list[tuple[str, str]]:
+    """Return the largest and the smallest B of the fixed grids, and of the adaptive ones at each log q."""
+    families: dict[float | None, list[str]] = {}
+    for name, c in on.batched.items():
+        families.setdefault(c.log_ratio, []).append(name)
+    return [(names[-1], names[0]) for names in families.values()]
+
+
+def _falls_with_batches(on: ClaimChecker) -> list[Check]:
+    return [on.beats(*ends) for ends in _ends_of_families(on)]
+
+
+def _smaller_gaps(on: ClaimChecker, at_40: list[str], at_200: list[str]) -> list[Check]:
+    return [
+        *(on.nearer(name.replace("B40", "B100"), name, NEURAL) for name in at_40),
+        *(on.alike(name, NEURAL) for name in at_200),
+    ]
+
+
+def _one_class_always(on: ClaimChecker) -> float:
+    """Return the expected regret of always choosing the more frequent class of MAGIC."""
+    counts = [count for _, count in DATASETS["magic"].counts]
+    return on.comparison.rounds * min(counts) / sum(counts)
+
+
+CHECKS: dict[str, Callable[[ClaimChecker], list[Check]]] = {
+    "overall-1": _order_of_magnitude,
+    "cosine-1": lambda on: _with_linear(lambda linear: on.around(10, "regret", linear, NEURAL)),
+    "cosine-2": lambda on: [on.at_most(2, "regret", name, NEURAL) for name in on.batched if name != "fixed-B40"],
+    "cosine-3": lambda on: [check for name in on.batched for check in _ten_times_less(on, name)],
+    "cosine-4": lambda on: [on.beats(name, f"fixed-B{c.batches}") for name, c in on.adaptive.items()],
+    "cosine-5": lambda on: [on.at_least(2, "regret", "fixed-B40", NEURAL)],
+    "cosine-intercept": lambda on: [
+        on.at_most(1, "regret", "linucb-intercept-fair", NEURAL),
+        *(beside(on.at_most(1, "regret", name, NEURAL)) for name in ("linucb-intercept-best", BEST_LINEAR)),
+    ],
+    "mushroom-1": lambda on: _beats_linear(on, NEURAL),
+    "mushroom-2": lambda on: [on.around(1000, "time", NEURAL, BEST_LINEAR)],
+    "mushroom-3": lambda on: [*_falls_with_batches(on), *(on.nearer(*ends, NEURAL) for ends in _ends_of_families(on))],
+    "mushroom-4": lambda on: _close_and_beats_linear(on, 1.2, *on.adaptive_with(250)),
+    "mushroom-5": lambda on: [on.around(8, "time", NEURAL, name) for name in on.adaptive_with(250)],
+    "mushroom-6": lambda on: [on.beats(adaptive, fixed) for adaptive in on.adaptive for fixed in on.fixed],
+    "mushroom-7": lambda on: [on.beats("adaptive-B40-logq30", "fixed-B250")],
+    "mushroom-8": lambda on: [
+        on.at_most(1.1, "regret", "adaptive-B40-logq30", "fixed-B250"),
+        on.beats("adaptive-B40-logq30", "fixed-B40"),
+    ],
+    "quadratic-1": lambda on: _with_linear(lambda linear: on.at_least(VERY_CLOSE, "regret", linear, NEURAL)),
+    "quadratic-2": lambda on: [*_beats_linear(on, NEURAL), *(on.beats(NEURAL, name) for name in on.batched)],
+    "quadratic-3": lambda on: _close_and_beats_linear(on, VERY_CLOSE, *on.adaptive_with(40)),
+    "quadratic-4": lambda on: [on.around(2000 / 90, "time", NEURAL, name) for name in on.adaptive_with(40)],
+    "quadratic-5": lambda on: _smaller_gaps(on, on.adaptive_with(40), on.adaptive_with(200)),
+    "quadratic-6": lambda on: [on.at_most(VERY_CLOSE, "regret", name, NEURAL) for name in on.batched],
+    "quadratic-7": lambda on: _smaller_gaps(on, ["fixed-B40"], ["fixed-B200"]),
+    "magic-1": lambda on: [
+        *_beats_linear(on, NEURAL),
+        *_with_linear(lambda linear: on.at_most(SLACK, "regret", linear, NEURAL)),
+    ],
+    "magic-2": lambda on: [on.beats(name, "fixed-B200") for name in on.adaptive_with(40)],
+    "magic-3": _falls_with_batches,
+    "magic-4": lambda on: [
+        check
+        for name in on.adaptive_with(100, 200)
+        for check in (on.alike(name, NEURAL), on.around(8, "time", NEURAL, name))
+    ],
+    "magic-5": lambda on: [
+        on.at_least(SLACK, "regret", f"fixed-B{c.batches}", name) for name, c in on.adaptive.items()
+    ],
+    "magic-6": lambda on: [on.below(_one_class_always(on), "always one class", name) for name in (NEURAL, BEST_LINEAR)],
+}
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_EVERY = {
+    name: Claim(name, checks=CHECKS.get(name, lambda _: []), rule=MOST if name == "overall-1" else ALL, **words)
+    for name, words in _WORDS.items()
+}
+OVERALL, SCALING = _EVERY["overall-1"], _EVERY["theory-1"]
+CLAIMS = {base: [claim for name, claim in _EVERY.items() if name.startswith(f"{base}-")] for base in PAPER}
+"""By the problem that they are about; `OVERALL` is about all of them, `SCALING` about the five lengths."""
+
+
+def judge(comparisons: Iterable[Comparison]) -> list[Judged]:
+    """Judge every claim on every problem and preset that was run; the overall one comes first."""
+    comparisons = list(comparisons)
+    overall, scaling = list[Judged](), list[Judged]()
+    for preset in dict.fromkeys(c.preset for c in comparisons):
+        mine = [c for c in comparisons if c.preset == preset]
+        if own := [c for c in mine if c.base in CLAIMS and c.base == c.problem]:
+            checks = [check for c in own for check in OVERALL.checks(ClaimChecker(c))]
+            overall.append(judge_claim(OVERALL, "all", preset, max(c.rounds for c in own), checks))
+        if lengths := [c for c in mine if c.problem in GROWTH]:
+            checks = growth_checks(lengths)
+            scaling.append(judge_claim(SCALING, GROWTH_PROBLEM, preset, max(c.rounds for c in lengths), checks))
+    each = [
+        judge_claim(claim, c.problem, c.preset, c.rounds, claim.checks(ClaimChecker(c)))
+        for c in comparisons
+        for claim in CLAIMS.get(c.base, ())
+    ]
+    return overall + each + scaling
+
+
+def growth_checks(comparisons: Sequence[Comparison]) -> list[Check]:
+    """Check that the rule's regret is that of √T batches at every length, and that its versions grow slower than √T.
+
+    The exponents of all schemes are shown beside it.
+    """
+    if lacking := [name for name in GROWTH if name not in {c.problem for c in comparisons}]:
+        what = "regret and versions at five lengths"
+        return [Check(what, "all of them", (Measured(what, ""),), f"no runs of {', '.join(lacking)}")]
+    checks = []
+    for c in comparisons:
+        on = ClaimChecker(c)
+        few, root = on.fixed
+        checks += [on.at_most(SLACK, "regret", name, root) for name in on.adaptive]
+        checks.append(beside(on.at_most(SLACK, "regret", few, root)))
+    slow = 0.5 / SLACK
+    for scheme in growth(comparisons):
+        what, needs = f"exponent of the versions of {scheme.label}", f"below {slow:g}"
+        if scheme.kind == "adaptive":
+            checks.append(Check(what, needs, (Measured(what, needs, scheme.versions, high=slow, strict=True),)))
+        what = f"exponent of the regret of {scheme.label}"
+        checks.append(beside(Check(what, "", (Measured(what, "", scheme.regret),))))
+    return checks

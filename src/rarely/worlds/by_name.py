@@ -1,0 +1,77 @@
+"""Worlds by their names, as commands take them.
+
+    cosine quadratic mushroom magic      the paper's four
+    needle wheel …                       the gallery; wheel-0.95 is the wheel with δ = 0.95
+    gaussian-3 ten-coins …               plain arms: bandits without contexts
+    digits wine breast_cancer iris       tables of scikit-learn, where it is installed
+    shuttle covertype adult              tables of Riquelme et al. (2018)
+    file.csv                             a labelled table of yours
+
+A table is played with its rows standardised and a constant, each arm in its block.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rarely.extend.checks import InvalidInput
+from rarely.logs.tables import finite_number
+from rarely.worlds.datasets import DATASETS
+from rarely.worlds.gallery import GALLERY, PLAIN_ARMS, Wheel
+from rarely.worlds.protocol import World
+from rarely.worlds.synthetic import Cosine, Quadratic
+from rarely.worlds.table import Table, TableWorld, own_table, sklearn_table
+
+WORLD_SETS: dict[str, tuple[str, ...]] = {
+    "paper": ("cosine", "quadratic", "mushroom", "magic"),
+    "gallery": tuple(GALLERY),
+    "plain": tuple(PLAIN_ARMS),
+    "sklearn": ("digits", "wine", "breast_cancer", "iris"),
+    "showdown": ("shuttle", "covertype", "adult"),
+}
+"""Names by the set to which they belong."""
+_MADE: dict[str, World] = {"cosine": Cosine(), "quadratic": Quadratic(), **GALLERY, **PLAIN_ARMS}
+
+
+@cache
+def find_world(name: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> World:
+    """Return a world by its name; a table is read once in a process.
+
+    Raises `InvalidInput` if no world has this name, `DataUnavailable` if a data file is not here and cannot be
+    fetched, and `RarelyError` if a table comes with scikit-learn, which is not installed.
+
+    Parameters
+    ----------
+    name
+        A name of `WORLD_SETS`, `wheel-δ`, or a path that ends in .csv.
+    label
+        The column of a CSV file that holds the class, by name or number; None: the last.
+    ignore
+        Columns of a CSV file to leave out, by name or number.
+
+    Examples
+    --------
+    >>> find_world("wheel-0.5").delta
+    0.5
+    """
+    if name in _MADE:
+        return _MADE[name]
+    if name.startswith("wheel-"):
+        delta = finite_number(name.removeprefix("wheel-"))
+        if delta is None or not 0 < delta < 1:
+            raise InvalidInput(f"wheel-δ needs a δ between 0 and 1, such as wheel-0.95; got {name!r}.")
+        return Wheel(delta)
+    if name in DATASETS:
+        return _played(DATASETS[name].table())
+    if name in WORLD_SETS["sklearn"]:
+        return _played(sklearn_table(name))
+    if name.endswith(".csv"):
+        return _played(own_table(name, label, ignore))
+    known = "; ".join(f"{each}: {', '.join(names)}" for each, names in WORLD_SETS.items())
+    raise InvalidInput(
+        f"no world is called {name!r}; there are ({known}), wheel-δ such as wheel-0.95, and any file.csv."
+    )
+
+
+def _played(table: Table) -> World:
+    return TableWorld(table, "standard", constant=True)
