@@ -36,6 +36,7 @@ from rarely import (
     prices,
 )
 from rarely._core.policies import linear
+from rarely._core.schedules import SCHEDULES
 from worlds import HORIZON, contexts, play, rewards, sequential, small
 
 
@@ -505,12 +506,15 @@ def test_an_error_inside_a_beta_function_is_not_hidden():
         small(beta=broken)
 
 
-def test_a_schedule_that_load_does_not_know_is_refused_by_save(tmp_path):
+def test_a_schedule_of_ones_own_is_saved_and_must_be_imported_to_be_loaded(tmp_path):
     class Mine(EveryRound):
         pass
 
-    with pytest.raises(rarely.InvalidSchedule, match="Mine"):
-        small(Mine()).save(tmp_path / "p")
+    small(Mine()).save(tmp_path / "p")
+    assert type(rarely.load(tmp_path / "p").schedule.schedule) is Mine
+    del SCHEDULES["Mine"]
+    with pytest.raises(rarely.SnapshotError, match="schedule of kind 'Mine', which is not imported here"):
+        rarely.load(tmp_path / "p")
 
 
 def test_auto_reports_the_form_in_use(monkeypatch):

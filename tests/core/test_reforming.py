@@ -111,7 +111,7 @@ class Plain(Covariance):
     """The dense inverse: a form with what every form must have, and no more."""
 
     kind, exact = "plain", True
-    price = Primal.price
+    price = classmethod(Primal.price.__func__)
 
     def __init__(self, widths, ridge, limit):
         super().__init__(widths, ridge, limit)
