@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from rarely._core.covariance.cost import prices
 
+from rarely._core.covariance import prices
 from rarely._core.model.features import gram
 from rarely._core.model.network import Network
 from rarely._core.training.objective import Objective
