@@ -13,7 +13,7 @@ PIP := python -m pip install --quiet --disable-pip-version-check
 # What an installation depends on.
 SOURCES := pyproject.toml lab/pyproject.toml hatch_build.py $(wildcard src/rarely/_core/native/*.[ch])
 
-.PHONY: run reproduce lint test test-torch test-extras test-slow api-test crash-test kill-test fuzz docs sanitize bench wheels wheel-test clean
+.PHONY: run reproduce lint test only-test test-torch test-extras test-slow api-test crash-test kill-test fuzz docs sanitize bench wheels wheel-test clean
 
 run: $(VENV)/.lab                  ## five policies on the cosine problem, in a minute: out/quick
 	$(BIN)/rarely reproduce --quick --out out/quick
@@ -31,12 +31,18 @@ lint: $(VENV)/.installed           ## lint, types, arrows
 	$(BIN)/lint-imports
 	$(BIN)/lint-imports --config lab/pyproject.toml
 
-# The tests of what the compiled loops compute, which run once more without them.
-LOOPS := contracts/test_covariance contracts/test_policy laws/test_dense_algorithm core/test_block_objective core/test_network \
-	core/test_policies core/test_running core/test_shared_row core/test_training
+# The tests that compare what the compiled loops compute with plain arithmetic, which run once more without the loops.
+LOOPS := contracts/test_covariance laws/test_dense_algorithm core/test_block_objective core/test_network core/test_policies \
+	core/test_running core/test_shared_row core/test_training
 COMPILED := $(BIN)/python -c 'import sys; from rarely._core import native; sys.exit(not native.available())'
 
-test: lint                         ## lint, types, arrows, doctests and tests; those of the compiled loops once more without them
+# mypy keeps one core busy for longer than ruff and import-linter take, so all three run beside the tests. What they say comes last.
+test: $(VENV)/.installed           ## lint, types, arrows, doctests and tests; those of the compiled loops once more without them
+	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & linting=$$!; \
+	$(MAKE) --no-print-directory only-test; tested=$$?; \
+	wait $$linting; linted=$$?; cat $(VENV)/lint.log; exit $$((tested || linted))
+
+only-test: $(VENV)/.installed      ## the tests without lint
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 	@$(COMPILED) || echo "there are no compiled loops, so the tests have run without them: no second run"
 	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 EXAMPLES=5 $(BIN)/python -m pytest -n auto --dist worksteal -q -r fE \
