@@ -29,10 +29,10 @@ def test_arms_that_return_are_judged_by_their_own_rewards_in_these_checks():
     make, draw = AS_SHIPPED["returning_arms"]
     policy, stream = make(FixedGrid(HORIZON, 4)), draw(None, 12, 3)
     arms = play(policy, stream)
-    own = [rewards(stream[0])[arm] if arm in arms else np.nan for arm in range(3)]
-    tried = ~np.isnan(own)
+    paid = [rewards(stream[0])[arm] if arm in arms else np.nan for arm in range(3)]
+    tried = ~np.isnan(paid)
     assert tried.sum() > 1
-    np.testing.assert_allclose(policy.score(stream[0]).means[tried], np.array(own)[tried])
+    np.testing.assert_allclose(policy.score(stream[0]).means[tried], np.array(paid)[tried])
 
 
 @everyone

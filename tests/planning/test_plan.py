@@ -129,10 +129,11 @@ def test_a_plan_becomes_the_schedule_of_the_whole_horizon(made):
 
 def test_a_linear_world_needs_few_batches():
     # Runs differ, so the promise is about what is told surely by enough of them.
-    found = plan(Lines(), horizon=60, runs=28, policy="linear", batches=[2, 16])
-    assert found.frontier.enough(0.5, surely=True).batches == 16
-    assert found.frontier.verdict(found.frontier.of_kind("fixed")[0], 0.5) == "outside"
-    assert found.frontier.of_kind("fixed")[0].ratio.value > found.frontier.of_kind("fixed")[-1].ratio.value
+    frontier = plan(Lines(), horizon=60, runs=28, policy="linear", batches=[2, 16]).frontier
+    assert frontier.enough(0.5, surely=True).batches == 16
+    few, many = frontier.of_kind("fixed")
+    assert frontier.verdict(few, 0.5) == "outside"
+    assert few.ratio.value > many.ratio.value
 
 
 @given(rounds=st.integers(10, 60), batches=st.integers(2, 9), seed=st.integers(0, 99))

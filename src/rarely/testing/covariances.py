@@ -129,8 +129,8 @@ class _Pair:
         """Compare both matrices with the dense ones."""
         counts = self.frozen, len(self.past)
         truth = [np.diagonal(self.cross(candidates, candidates, rounds)) for rounds in counts]
-        found, atol = _variances(self.form, candidates), 1e-9 / self.case.ridge
-        ensure_close(found, np.array(truth), f"φᵀZ⁻¹φ under both matrices {when}", rtol=1e-6, atol=atol)
+        variances, atol = _variances(self.form, candidates), 1e-9 / self.case.ridge
+        ensure_close(variances, np.array(truth), f"φᵀZ⁻¹φ under both matrices {when}", rtol=1e-6, atol=atol)
         log_dets = self.form.frozen_log_det, self.form.log_det
         ensure_close(log_dets, tuple(map(self.log_det, counts)), f"both log dets {when}", rtol=1e-8, atol=1e-8)
         ensure_equal(self.form.rounds, len(self.past), f"rounds {when}")
@@ -192,8 +192,8 @@ class _Promises(_Case):
             ensure_equal(form.frozen_log_det, log_det, f"frozen_log_det, block {block}")
         form.freeze()
         after = form.measure(candidates).variances
-        known = np.square(self.vectors(candidates)).sum(axis=1) > 0
-        ensure(after[known] < before[known], f"φᵀZ⁻¹φ must fall with 36 more rounds; it was {before} and is {after}")
+        some = np.square(self.vectors(candidates)).sum(axis=1) > 0
+        ensure(after[some] < before[some], f"φᵀZ⁻¹φ must fall with 36 more rounds; it was {before} and is {after}")
 
     def proposing_changes_nothing(self) -> None:
         """Rounds that are proposed and not accepted, or none of which is accepted, leave both matrices as they were."""
@@ -204,10 +204,10 @@ class _Promises(_Case):
         before, numbers = _variances(form, candidates), (form.rounds, form.frozen_log_det, form.log_det)
         form.propose(form.measure(self.factors(rng, 5)))
         form.accept(form.propose(form.measure(self.factors(rng, 2))), 0)
-        found = _variances(form, candidates)
-        ensure_equal(found[0], before[0], "φᵀZ⁻¹φ under the frozen matrix")
+        after = _variances(form, candidates)
+        ensure_equal(after[0], before[0], "φᵀZ⁻¹φ under the frozen matrix")
         # A form may tidy up its running matrix, which changes the last digits.
-        ensure_close(found[1], before[1], "φᵀZ⁻¹φ under the running matrix")
+        ensure_close(after[1], before[1], "φᵀZ⁻¹φ under the running matrix")
         ensure_close(form.log_det, numbers[2], "log_det")
         ensure_equal((form.rounds, form.frozen_log_det), numbers[:2], "rounds and frozen_log_det")
         ensure_close(_accepted(form, later).log_dets, _accepted(expected, later).log_dets, "log_dets of later rounds")
@@ -224,10 +224,10 @@ class _Promises(_Case):
             fork.freeze()
         ensure_equal(form.measure(candidates).variances, before, "φᵀZ⁻¹φ of the original")
         ensure_equal((form.log_det, form.rounds), (log_det, 5), "log_det and rounds of the original")
-        found, truth = _accepted(form, later).log_dets, _accepted(expected, later).log_dets
-        ensure_close(found, truth, "log_dets of the original's next rounds", rtol=1e-12)
-        found, truth = _variances(form, candidates), _variances(expected, candidates)
-        ensure_close(found, truth, "φᵀZ⁻¹φ of the original afterwards", rtol=1e-12)
+        log_dets, truth = _accepted(form, later).log_dets, _accepted(expected, later).log_dets
+        ensure_close(log_dets, truth, "log_dets of the original's next rounds", rtol=1e-12)
+        variances, truth = _variances(form, candidates), _variances(expected, candidates)
+        ensure_close(variances, truth, "φᵀZ⁻¹φ of the original afterwards", rtol=1e-12)
 
     def a_fork_is_the_original(self) -> None:
         """A fork has the matrices of the original, and grows as the original would."""

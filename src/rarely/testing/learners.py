@@ -30,10 +30,10 @@ class _Case:
     def history(self, missing: tuple[int, ...] = (3, 8), rounds: int = ROUNDS) -> History:
         """Return a history in which the rewards of some rounds are missing."""
         contexts = self.contexts(rounds)
-        known = np.column_stack((np.ones(rounds), np.zeros(rounds), np.ones(rounds)))
-        history = History(contexts.shape[1]).with_rounds(contexts, np.zeros(rounds, np.int64), 0, known, "life")
-        came = np.array([t for t in range(rounds) if t not in missing])
-        return history.with_rewards(came + 1, rewards_of(contexts)[came]) if len(came) else history
+        scores = np.column_stack((np.ones(rounds), np.zeros(rounds), np.ones(rounds)))
+        history = History(contexts.shape[1]).with_rounds(contexts, np.zeros(rounds, np.int64), 0, scores, "life")
+        rewarded = np.array([t for t in range(rounds) if t not in missing])
+        return history.with_rewards(rewarded + 1, rewards_of(contexts)[rewarded]) if len(rewarded) else history
 
     def seen(self) -> Learner:
         """Return a learner that has seen the contexts of the history's rounds."""
@@ -122,10 +122,10 @@ class _Promises(_Case):
     def assess_is_pure(self) -> None:
         """`assess` changes neither the learner nor the contexts, and gives the same answer again."""
         learner, contexts = self.learned(), self.contexts(5, 1)
-        before, given = _state(learner), contexts.copy()
+        before, original = _state(learner), contexts.copy()
         means = learner.assess(contexts)[0].copy()
         ensure_equal(learner.assess(contexts)[0], means, "the means of a second call")
-        ensure_equal(contexts, given, "the contexts that were given")
+        ensure_equal(contexts, original, "the contexts that were given")
         _same_state(learner, before, "the learner after assess")
 
     def learn_is_pure(self) -> None:
@@ -181,9 +181,9 @@ class _Promises(_Case):
         fewer, kept = learner.without_rows(rows), history.without(gone)
         contexts, late = self.contexts(6, 1), ([4, 9], [0.5, -0.5])
         ensure_equal(fewer.assess(contexts)[0], learner.assess(contexts)[0], f"means without {len(rows)} rows")
-        found = fewer.learn(kept.with_rewards(*late)).learner.assess(contexts)[0]
+        means = fewer.learn(kept.with_rewards(*late)).learner.assess(contexts)[0]
         truth = learner.learn(history.with_rewards(*late)).learner.assess(contexts)[0]
-        ensure_close(found, truth, f"means of the next version without {len(rows)} rows", atol=1e-12)
+        ensure_close(means, truth, f"means of the next version without {len(rows)} rows", atol=1e-12)
 
     def a_scale_is_followed_without_changing_the_learner(self) -> None:
         """The methods that follow a scale of contexts return learners of the same kind and change nothing."""

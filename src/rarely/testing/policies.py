@@ -80,11 +80,11 @@ def _draws(policy: Policy) -> bool:
     return state_of(policy).current.rule.draws
 
 
-def _same_decision(found: Decision, expected: Decision, when: str, rtol: float = 0.0) -> None:
+def _same_decision(decision: Decision, expected: Decision, when: str, rtol: float = 0.0) -> None:
     """Raise `AssertionError` unless both decisions are alike; with rtol 0, bit for bit."""
-    ensure_equal(found.arms, expected.arms, f"the arms {when}")
+    ensure_equal(decision.arms, expected.arms, f"the arms {when}")
     for name in ("means", "bonuses", "probabilities"):
-        ensure_close(getattr(found, name), getattr(expected, name), f"{name} {when}", rtol=rtol, atol=rtol)
+        ensure_close(getattr(decision, name), getattr(expected, name), f"{name} {when}", rtol=rtol, atol=rtol)
 
 
 def _same_future(case: _Case, one: Policy, other: Policy, when: str, rounds: int = 7) -> None:
@@ -333,9 +333,9 @@ class _Promises(_Case):
     def settings_rebuild_it(self) -> None:
         """`type(policy)(**policy.settings())` makes the policy as it began."""
         policy, kind = self.policy(), type(self.policy())
-        given: dict[str, Any] = policy.settings() | _function(policy)
+        settings: dict[str, Any] = policy.settings() | _function(policy)
         make: Any = kind
-        ensure_equal(make(**given).fingerprint(), policy.fingerprint(), "the fingerprint of a policy made anew")
+        ensure_equal(make(**settings).fingerprint(), policy.fingerprint(), "the fingerprint of a policy made anew")
         _play(policy, self.contexts()[:7])
         ensure_equal(policy.settings(), self.policy().settings(), "settings() after seven rounds")
 
@@ -381,8 +381,8 @@ def unfairness(arms: IntArray, chances: Array) -> tuple[float, float]:
 
 def _refused(policy: Policy, error: type[Exception], call: Callable[..., Any], *args: Any, **named: Any) -> None:
     """Raise `AssertionError` unless the call raises this error and leaves the policy as it was."""
-    given, before = shown((*args, named), length=200), policy.fingerprint()
-    what = f"{call.__name__} of {given} in round {policy.round}"
+    arguments, before = shown((*args, named), length=200), policy.fingerprint()
+    what = f"{call.__name__} of {arguments} in round {policy.round}"
     with ensure_raises(error, what):
         call(*args, **named)
     ensure_equal(policy.fingerprint(), before, f"the fingerprint after {what}")

@@ -41,9 +41,9 @@ def check_all(case: Any, subject: str, only: str | None, where: str) -> None:
                 warnings.simplefilter("ignore", UserWarning)  # promises are about results, and small problems warn
                 check()
         except Exception as error:
-            came = error if isinstance(error, AssertionError) else f"{type(error).__name__} was raised: {error}"
+            reason = error if isinstance(error, AssertionError) else f"{type(error).__name__} was raised: {error}"
             sentence = f"{subject} breaks the promise {name}: {' '.join((check.__doc__ or '').split())}"
-            raise AssertionError(f"{sentence} In this check: {came}{where}.") from error
+            raise AssertionError(f"{sentence} In this check: {reason}{where}.") from error
 
 
 def ensure(holds: Any, otherwise: str) -> None:
@@ -52,32 +52,32 @@ def ensure(holds: Any, otherwise: str) -> None:
         raise AssertionError(otherwise)
 
 
-def ensure_equal(found: Any, expected: Any, what: str) -> None:
+def ensure_equal(actual: Any, expected: Any, what: str) -> None:
     """Raise `AssertionError` unless both are equal, arrays number by number, NaN to NaN."""
-    if isinstance(found, np.ndarray) or isinstance(expected, np.ndarray):
-        same = np.array_equal(found, expected, equal_nan=True)
+    if isinstance(actual, np.ndarray) or isinstance(expected, np.ndarray):
+        same = np.array_equal(actual, expected, equal_nan=True)
     else:
-        same = bool(found == expected)
-    ensure(same, f"{what} must be {_in_full(expected)}; got {_in_full(found)}")
+        same = bool(actual == expected)
+    ensure(same, f"{what} must be {_in_full(expected)}; got {_in_full(actual)}")
 
 
-def ensure_close(found: Any, expected: Any, what: str, *, rtol: float = 1e-9, atol: float = 0.0) -> None:
+def ensure_close(actual: Any, expected: Any, what: str, *, rtol: float = 1e-9, atol: float = 0.0) -> None:
     """Raise `AssertionError` unless both are equal but for rounding, NaN to NaN."""
-    same = np.shape(found) == np.shape(expected) and np.allclose(found, expected, rtol, atol, equal_nan=True)
-    ensure(same, f"{what} must be {_in_full(expected)}, to a relative {rtol:g}; got {_in_full(found)}")
+    same = np.shape(actual) == np.shape(expected) and np.allclose(actual, expected, rtol, atol, equal_nan=True)
+    ensure(same, f"{what} must be {_in_full(expected)}, to a relative {rtol:g}; got {_in_full(actual)}")
 
 
 @contextmanager
 def ensure_raises(kind: type[Exception], what: str) -> Iterator[None]:
     """Raise `AssertionError` unless the block raises this error."""
-    came = "nothing"
+    raised = "nothing"
     try:
         yield
     except kind:
         return
     except Exception as error:
-        came = f"{type(error).__name__}: {error}"
-    raise AssertionError(f"{what} must raise {kind.__name__}; it raised {came}")
+        raised = f"{type(error).__name__}: {error}"
+    raise AssertionError(f"{what} must raise {kind.__name__}; it raised {raised}")
 
 
 def _in_full(value: Any) -> str:

@@ -114,7 +114,7 @@ class _Promises(_Case):
         schedule, asked = self.make(), range(0, 121, 7)
         growths = [np.full(MANY_ROUNDS, growth) for growth in (*range(0, 60, 4), 1e300)]
         ends = {round: {schedule.first_due(round, growth) for growth in growths} for round in asked}
-        if any(len(found) > 1 for found in ends.values()):
+        if any(len(rounds) > 1 for rounds in ends.values()):
             return  # growth matters
         for round, (end,) in ends.items():
             if end is not None:
