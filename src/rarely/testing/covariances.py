@@ -48,9 +48,9 @@ def check_covariance(
 
     Examples
     --------
-    >>> from rarely._core.covariance import Limit, Primal
+    >>> from rarely.extend import Dual, Limit
     >>> from rarely.testing import check_covariance
-    >>> check_covariance(lambda widths, ridge: Primal(widths, ridge, Limit(widths)), examples=1)
+    >>> check_covariance(lambda widths, ridge: Dual(widths, ridge, Limit(widths)), examples=1)
     """
     for example in range(seed, seed + examples):
         rng = np.random.default_rng(example)

@@ -60,10 +60,10 @@ def check_learner(
 
     Examples
     --------
-    >>> from rarely import Affine
-    >>> from rarely._core.policies.linear import LinearLearner
+    >>> from rarely import LinUCB
+    >>> from rarely.extend.provisional import state_of
     >>> from rarely.testing import check_learner
-    >>> check_learner(lambda: LinearLearner.start(Affine.identity(2), ridge=0.5))
+    >>> check_learner(lambda: state_of(LinUCB(2)).current.learner)
     """
     check_all(_Promises(make, seed, contexts), type(make()).__name__, only, f" (seed={seed})")
 
