@@ -114,8 +114,8 @@ def test_cells_drawn_at_random_are_the_same_today(published, capsys):
     seed = int(os.environ.get("REPLAY", "0"))
     playable = [one for one in published if not POLICIES[one.policy].package and not one.made_by]
     for one in random.Random(seed).sample(playable, 30):
-        with capsys.disabled():
-            print(f"REPLAY={seed}: {one.id}", flush=True)
         again = play_cell(Cell(one.problem, one.policy, one.batches, one.seed, one.rounds)).record
         same = again.data["environment"] == one.data["environment"]
+        with capsys.disabled():
+            print(f"REPLAY={seed}: {one.id}: regret {again.regret:.9g}, {one.regret:.9g} on record", flush=True)
         assert again.regret == (one.regret if same else pytest.approx(one.regret, rel=0.25, abs=5.0))
