@@ -153,13 +153,17 @@ define INSTALL
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rarely needs Python 3.11 or newer; set PYTHON=python3.12, say")'
 	@echo "installing into $(VENV), once; this takes a minute or two"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/$(PIP) -e ./lab -e
 endef
 
+# The library first: pip would look for the extras that the laboratory asks for in an older installation.
 $(VENV)/.lab: $(SOURCES)
-	$(INSTALL) .
+	$(INSTALL)
+	$(BIN)/$(PIP) -e '.[cli]'
+	$(BIN)/$(PIP) -e ./lab
 	touch $@
 
 $(VENV)/.installed: $(SOURCES)
-	$(INSTALL) '.[plan,dev]'
+	$(INSTALL)
+	$(BIN)/$(PIP) -e '.[cli,plan,dev]'
+	$(BIN)/$(PIP) -e ./lab
 	touch $(VENV)/.lab $@

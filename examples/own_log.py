@@ -22,7 +22,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from rarely import Validation
+from rarely.extend.additions import Validation
 from rarely.pages.figures import STYLE
 
 ROOT = Path(__file__).parents[1]
