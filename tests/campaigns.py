@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rarely import BatchNeuralUCB, LinTS, LinUCB, OnDemand, Policy
-from rarely.cluster.files import pyarrow
+from rarely.logs.tables import pyarrow
 
 DIM, ARMS = 3, 4
 

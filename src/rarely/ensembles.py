@@ -62,7 +62,7 @@ OFFERED = 512
 MOST = 10_000
 """Members, and artificial rows of each."""
 PACKAGES = ("sklearn", "lightgbm", "xgboost", "catboost")
-"""Whose classes a file may name. Other classes must have been imported before it is loaded."""
+"""Packages whose classes a file may name. Other classes must have been imported before it is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class EnsembleLearner(Learner):
     errors: Array
     takes_missing: bool = False
     models: tuple[Any, ...] = ()
-    """None before the first update, where every arm is as good as another."""
+    """The trained members; none before the first update, where every arm is as good as another."""
     fits: int = 0
     dim: int = 0
     widths: Widths = ()

@@ -140,7 +140,7 @@ def test_a_process_that_has_not_imported_the_package_finds_it(tmp_path):
     assert done.stdout.strip() == policy.fingerprint()
 
 
-@pytest.mark.parametrize("package", ["antigravity", "rarely.cluster", 7])
+@pytest.mark.parametrize("package", ["antigravity", "rarely.antigravity", 7])
 def test_a_file_has_no_other_package_imported(package, tmp_path, monkeypatch):
     model = rarely.torch.Module(small())
     settings = model.settings() | {"package": package}

@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from rarely import InvalidInput, Policy
-from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow
+from rarely.cluster.files import Folder, Rows, as_parquet
 from rarely.cluster.tasks import committing
 from rarely.extend import Array
 from rarely.extend.checks import check_whole
 from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction
+from rarely.logs.tables import pyarrow
 
 MANIFEST = "_campaign.json"
 BLOCK = 65_536
@@ -171,7 +172,7 @@ class BlockTask:
 
     version: VersionFunction
     key: bytes
-    """Of the version's random numbers."""
+    """The key of the version's random numbers."""
     rows: Rows
     folder: Folder
     id: str

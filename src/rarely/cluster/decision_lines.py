@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
@@ -19,11 +18,7 @@ import numpy as np
 
 from rarely import RarelyError
 from rarely.extend import Array
-
-if sys.platform == "win32":
-    fcntl = None
-else:
-    import fcntl
+from rarely.extend.provisional import lock
 
 
 class LogBusy(RarelyError):
@@ -40,12 +35,9 @@ class Log:
         self._path, self._sync, self._owner = path, sync, os.getpid()
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            if fcntl is not None:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(self._file):
             os.close(self._file)
-            raise self._busy() from None
+            raise self._busy()
         with open(path, "rb") as file:
             os.ftruncate(self._file, sum(map(len, whole_lines(file))))
 

@@ -13,26 +13,16 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from rarely import InvalidInput, RarelyError
+from rarely import InvalidInput
 from rarely.extend import Array
+from rarely.logs.tables import pyarrow
 
 READ_AT_ONCE = 8192
 """Rows of a Parquet file that are decoded at a time."""
-
-
-def pyarrow(part: str = "") -> Any:
-    """Return pyarrow or a module of it, or say how to install it."""
-    try:
-        return import_module(f"pyarrow.{part}" if part else "pyarrow")
-    except ModuleNotFoundError as error:
-        raise RarelyError(
-            "rarely.cluster reads Parquet through pyarrow: pip install '.[ray]' in a checkout."
-        ) from error
 
 
 @dataclass(frozen=True)

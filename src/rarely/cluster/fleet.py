@@ -27,10 +27,11 @@ import numpy as np
 from rarely import Decision, InvalidInput
 from rarely.cluster.campaign import BLOCK, DECIDED, MANIFEST, Campaign, Url, decision_table, key_of, uniforms
 from rarely.cluster.decision_lines import Log, packed, records_of
-from rarely.cluster.files import Folder, as_parquet, pyarrow
+from rarely.cluster.files import Folder, as_parquet
 from rarely.cluster.store import names_used, read_published
 from rarely.extend import Array
 from rarely.extend.provisional import ArmStats, LiveCopy, OfferedArms
+from rarely.logs.tables import pyarrow
 
 
 class StaleVersionWarning(UserWarning):

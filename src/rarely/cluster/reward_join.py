@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from rarely import InvalidInput, Policy
 from rarely.cluster.campaign import Campaign, read_block
-from rarely.cluster.files import Folder, Rows, as_parquet, pyarrow
+from rarely.cluster.files import Folder, Rows, as_parquet
 from rarely.cluster.tasks import Commit
 from rarely.extend import Array, IntArray
 from rarely.extend.provisional import split_mix
+from rarely.logs.tables import pyarrow
 
 BUCKET = 2**21
 """Rounds or rewards that one task takes into memory."""

@@ -39,7 +39,7 @@ from rarely.extend import Array, Arrays, Decision
 from rarely.extend.checks import check_names, read_real, read_whole
 from rarely.extend.provisional import path_of
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
-from rarely.logs.tables import InvalidLog, NamedRows, Remark, import_pyarrow, is_missing, lines_of, open_table
+from rarely.logs.tables import InvalidLog, NamedRows, Remark, is_missing, lines_of, open_table, pyarrow
 
 WHOLE = ("round", "version", "arm")
 """The columns of whole numbers."""
@@ -79,9 +79,9 @@ def write_log(log: DecisionLog, path: str | os.PathLike[str], notes: Mapping[str
     """
     columns, name = _columns_of(log), path_of(path)
     if name.endswith(".parquet"):
-        arrow, parquet = import_pyarrow()
+        arrow = pyarrow()
         table = dict(notes or {}) | {name: arrow.array(each, mask=each != each) for name, each in columns.items()}
-        parquet.write_table(arrow.table(table), name)
+        pyarrow("parquet").write_table(arrow.table(table), name)
         return
     with open(name, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -20,6 +20,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +34,7 @@ from rarely.frames.encoder import FrameEncoder
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
 """Fields that stand for a value that is not known."""
 NAME_LIKE = {"none", "na", "n/a", "null"}
-"""Those of them that may as well be the name of an arm or a class."""
+"""Fields among them that may as well be the name of an arm or a class."""
 DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "prob", "probability"} | {
     *("propensities", "probs", "probabilities", "id", "uuid", "index", "time", "timestamp", "date", "label")
@@ -176,7 +177,7 @@ def open_csv(path: str | os.PathLike[str]) -> NamedRows:
 
 def open_parquet(path: str | os.PathLike[str]) -> NamedRows:
     """Open a Parquet file; raise ParquetUnavailable without pyarrow."""
-    name, (_, parquet) = path_of(path), import_pyarrow()
+    name, parquet = path_of(path), pyarrow("parquet")
     try:
         return _open_frame(parquet.read_table(name), name)
     except (OSError, ValueError) as reason:
@@ -220,7 +221,7 @@ def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
 
 def _open_frame(frame: Any, name: str) -> NamedRows:
     if not hasattr(frame, "columns") and hasattr(frame, "__arrow_c_stream__"):
-        frame = import_pyarrow()[0].table(frame)
+        frame = pyarrow().table(frame)
     table = read_table(frame, name, InvalidLog)
     if table.single:
         raise InvalidLog(f"{name} must have columns: lists or arrays, one value a row; got one row, {shown(frame)}.")
@@ -236,14 +237,13 @@ def _python_values(values: Any) -> list[Any]:
     return list(values.astype(unit).tolist())
 
 
-def import_pyarrow() -> tuple[Any, Any]:
-    """Return pyarrow and its Parquet module."""
+def pyarrow(part: str = "") -> Any:
+    """Return pyarrow or a module of it; raise ParquetUnavailable where it is not installed."""
     try:
-        import pyarrow
-        import pyarrow.parquet
+        whole = import_module("pyarrow")
+        return import_module(f"pyarrow.{part}") if part else whole
     except ImportError:
         raise ParquetUnavailable("Parquet needs pyarrow: pip install 'rarely[parquet]', or use CSV.") from None
-    return pyarrow, pyarrow.parquet
 
 
 # --- columns by role
@@ -294,7 +294,7 @@ class Columns:
     """The columns of a table of past rounds."""
 
     names: tuple[str, ...]
-    """Of the context columns."""
+    """Names of the context columns."""
     context: Array
     """(rows, columns)."""
     numbers: dict[Role, Array]

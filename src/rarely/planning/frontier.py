@@ -62,7 +62,7 @@ class Point:
     batches: int
     """B, the budget."""
     log_ratio: float | None
-    """log q of an adaptive one, at the simulated horizon."""
+    """log q of an adaptive schedule, at the simulated horizon; None of others."""
     used: float
     """Versions that runs had, on average: an adaptive schedule need not use its budget."""
     regret: IntervalEstimate

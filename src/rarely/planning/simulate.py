@@ -45,7 +45,7 @@ POLICY_SETTINGS: dict[PolicyName, dict[str, Any]] = {
 TUNED = ("training", "steps", "skip", "step_size")
 """What the default policy chooses itself."""
 REFERENCE_BATCHES, MAX_DEFAULT_BATCHES = 128, 64
-"""Of the default policy, whose updates take long: the batches of its reference, and the most that are tried unasked."""
+"""Batches of the default policy, whose updates take long: of its reference, and the most that are tried unasked."""
 MIN_REWARDS = 50
 """Rewards below which a network is not fitted: a fifth of them would judge nothing."""
 MAX_REWARDS = 5000

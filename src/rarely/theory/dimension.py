@@ -39,9 +39,9 @@ class Dimension:
     """
 
     value: float
-    """d̃."""
+    """The effective dimension d̃."""
     log_det: float
-    """log det(I + H/λ)."""
+    """The log determinant of I + H/λ."""
     count: int
     """TK, the contexts."""
 

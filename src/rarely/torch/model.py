@@ -39,7 +39,7 @@ CURVED = 500
 PROBES = 3
 """Contexts on which a new model is tried."""
 RATES = (0.01, 0.002)
-"""Adam's learning rates that a policy which tunes itself compares, in the place of the perceptron's skip paths."""
+"""Adam's learning rates that a policy which tunes itself compares, as it compares skip paths of the perceptron."""
 LOADED = 2
 """Versions of the module that are kept ready to decide."""
 KNOWN: dict[str, Module] = {}
@@ -79,11 +79,11 @@ class TorchNetwork(Network):
     def most_trials(self) -> int:  # type: ignore[override]  # a constant of the class there, and here the model's
         return 2 if self.model.fit is None else 1
 
-    def on_path(self, path: int | None) -> Self:
-        return replace(self, rate=RATES[path or 0])
+    def candidate(self, number: int | None) -> Self:
+        return replace(self, rate=RATES[number or 0])
 
-    def path_name(self, path: int) -> str:
-        return f"rate = {RATES[path]:g}" if self.model.fit is None else "by fit"
+    def candidate_name(self, number: int) -> str:
+        return f"rate = {RATES[number]:g}" if self.model.fit is None else "by fit"
 
     def own_objective(self, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> TorchObjective:
         return TorchObjective(self, initial, contexts, rewards, plan)
@@ -477,7 +477,7 @@ class TorchObjective(Objective):
     def descend_with_momentum(
         self, start: MomentumState, step: float, steps: int, hopeless: float
     ) -> tuple[MomentumState, float]:
-        """Take J steps of Adam on minibatches; `step` is the part of the path's rate that earlier attempts left."""
+        """Take J steps of Adam on minibatches; `step` is the part of the rate that earlier attempts left."""
         fit = self.model.fit
         if not start.steps:
             self.model.load(self._module, self.initial)

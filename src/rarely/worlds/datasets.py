@@ -57,7 +57,7 @@ class Dataset:
     name: str
     file: str
     size: int
-    """In bytes."""
+    """Bytes of the file."""
     sha256: str
     label: int
     """The class's column."""

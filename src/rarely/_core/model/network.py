@@ -121,17 +121,17 @@ class Network:
         """p = md + m²(L − 2) + m without biases and skip path (the paper's text counts one m² too many)."""
         return sum(o * i for o, i in self.shapes)
 
-    def on_path(self, path: int | None) -> Self:
-        """Return the network on one of the paths that tuning compares; None before the first training."""
-        return replace(self, skip=0.0 if path is None else SKIP_GRID[path])
+    def candidate(self, number: int | None) -> Self:
+        """Return one of the networks that tuning compares, here by their skip paths; None before any training."""
+        return replace(self, skip=0.0 if number is None else SKIP_GRID[number])
 
     def own_objective(self, initial: Weights, contexts: Array, rewards: Array, plan: Any) -> Any:
         """Return the objective of a `TrainingPlan`, if the network comes with one of its own."""
         return None
 
-    def path_name(self, path: int) -> str:
-        """Return what tells a path from the others."""
-        return f"s = {SKIP_GRID[path]:g}"
+    def candidate_name(self, number: int) -> str:
+        """Return what tells a candidate from the others."""
+        return f"s = {SKIP_GRID[number]:g}"
 
     def initial_weights(self, generator: np.random.Generator) -> tuple[Array, ...]:
         """Return θ_0."""

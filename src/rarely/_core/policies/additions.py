@@ -260,7 +260,7 @@ class Tuning:
 
     def explain(self, network: Network) -> str:
         """Return the choice in one line."""
-        chosen = f"J = {STEP_GRID[self.rung]}, {network.path_name(self.path)}"
+        chosen = f"J = {STEP_GRID[self.rung]}, {network.candidate_name(self.path)}"
         count, mean, error = (of_all[self.path, self.rung] for of_all in self._means(self.errors(self.predictions)))
         if count < MIN_COMPARED:
             return f"{chosen}: the start, because too few rewards have been held out to compare"
@@ -270,7 +270,7 @@ class Tuning:
         path, rung = np.unravel_index(int(np.argmax(gain)), gain.shape)
         return (
             f"{chosen}: validation loss {mean:.4g} ± {error:.2g} on {count} rewards, "
-            f"against {mean - gain[path, rung]:.4g} with J = {STEP_GRID[rung]}, {network.path_name(int(path))} "
+            f"against {mean - gain[path, rung]:.4g} with J = {STEP_GRID[rung]}, {network.candidate_name(int(path))} "
             f"(difference {-gain[path, rung]:.2g} ± {doubt[path, rung]:.2g})"
         )
 
@@ -328,7 +328,7 @@ def tune(
         if len(rows) < MIN_COMPARED or not held.any() or held.all():
             tuning = tuning.advance()
             continue
-        tried = network.on_path(tuning.next_path)
+        tried = network.candidate(tuning.next_path)
         objective = objective_of(tried, initial, contexts[~held], rewards[~held], plan)
         checkpoints = descend_to(objective, STEP_GRID, TRIAL_SHARE, watch)
         if not checkpoints.reached:
@@ -338,7 +338,7 @@ def tune(
         center = scale.center if offsets is None else scale.center + offsets[held]
         ahead = [center + unit * tried.values(w, contexts[held]) for w in checkpoints.reached]
         tuning = tuning.with_predictions(rows[held], np.stack(ahead, axis=1), center + unit * rewards[held])
-    chosen = network.on_path(tuning.path_in_use)
+    chosen = network.candidate(tuning.path_in_use)
     steps = STEP_GRID[tuning.rung]
     checkpoints = descend_to(objective_of(chosen, initial, contexts, rewards, plan), (steps,), watch=watch)
     return checkpoints.outcome(chosen, steps, tuning.explain(chosen)), tuning
@@ -670,7 +670,7 @@ class SelfTunedLearner(LearnerAround):
             held, predicted, rewards = _held_out(tuning, samples.rows)
             center = samples.scale.center + samples.offsets[held]
             linear = linear.with_share(rewards - center, predicted - center)
-        network = base.network.on_path(tuning.path_in_use)
+        network = base.network.candidate(tuning.path_in_use)
         trained = replace(ready.trained(outcome, samples.scale), network=network)
         # Earlier rounds were seen without the path that the first training chooses. Features of another path are other
         # directions: under the old Z all arms would look unknown again. Where rounds were dropped, a new Z would lose

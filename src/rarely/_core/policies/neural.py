@@ -250,7 +250,7 @@ class BatchNeuralUCB(Policy):
             network = Network(scale.map.scaled_dim, *sizes, *reading, training.skip)
         else:
             network = model.network(preset.scaling)
-        network = network.on_path(None) if tuned else network
+        network = network.candidate(None) if tuned else network
         if 8 * network.parameters > memory:
             raise TooExpensive(
                 f"the weights alone must fit limits.memory = {in_bytes(memory)}, but {network.parameters:,} "

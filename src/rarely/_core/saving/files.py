@@ -60,6 +60,16 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
     _sync(folder, path)
 
 
+def lock(handle: int) -> bool:
+    """Lock an open file until it is closed or the process ends; return False where another has it (not on Windows)."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def write(path: str | os.PathLike[str], content: bytes | str, mode: int | None = None) -> None:
     """Write a file atomically, as `replacing` does; text is encoded as UTF-8, with line ends as they are."""
     with replacing(path, mode) as file:
