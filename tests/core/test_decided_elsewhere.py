@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from campaigns import ARMS, DIM, close, made, paid
-from rarely import BatchNeuralUCB, InvalidInput, LinUCB, OnDemand, Training, Uniform, Window
-from rarely.extend.provisional import LiveCopy, OfferedArms, UpdateFromSums, VersionFunction
+from rarely import BatchNeuralUCB, ComposedPolicy, InvalidInput, LinUCB, OnDemand, Training, Uniform, Window
+from rarely.extend import Factors, FitResult, History, Learner
+from rarely.extend.provisional import LiveCopy, OfferedArms, RewardTask, UpdateFromSums, VersionFunction
 
 ROUNDS = 90
 
@@ -49,10 +51,48 @@ def test_a_live_copy_decides_as_the_policy_does_and_keeps_no_history() -> None:
     assert len(live.policy.history) < rounds + 2
 
 
-@pytest.mark.parametrize("kind", ["linear", "neural"])
+@dataclass(frozen=True)
+class OwnRidge(Learner):
+    """A ridge regression that is not the package's."""
+
+    dim: int = DIM
+    widths = ((1, DIM),)
+    matrix: Any = field(default_factory=lambda: np.eye(DIM))
+    moment: Any = field(default_factory=lambda: np.zeros(DIM))
+    learned: int = 0
+
+    def assess(self, contexts: Any) -> Any:
+        means = contexts @ np.linalg.solve(self.matrix, self.moment)
+        return means, Factors((contexts,), (np.ones((len(contexts), 1)),))
+
+    def learn(self, history: History, watch: Any = None) -> FitResult:
+        x, rewards = history.arrived_since(self.learned)
+        sums = {"matrix": self.matrix + x.T @ x, "moment": self.moment + x.T @ rewards}
+        return FitResult(replace(self, **sums, learned=self.learned + len(rewards)))
+
+    def reward_task(self, history: History, new: int) -> RewardTask:
+        return RewardTask(np.asarray, 8, 8, history.logged)
+
+    def with_reward_sums(self, total: Any, history: History, arrived: int) -> Any:
+        matrix, moment, _ = RewardTask.parts(total)
+        return replace(self, matrix=self.matrix + matrix, moment=self.moment + moment, learned=arrived)
+
+
+def after_pilot(kind: str) -> Any:
+    if kind != "own":
+        return made(kind, **({"training": Training(rows=1000)} if kind == "neural" else {}))
+    policy = ComposedPolicy(OwnRidge(), OnDemand(), covariance="primal", seed=0)
+    contexts = offered_contexts(1, 60)
+    decision = policy.select(contexts)
+    policy.observe(decision, paid(contexts, decision.arm, np.random.default_rng(1)))
+    policy.update()
+    return policy
+
+
+@pytest.mark.parametrize("kind", ["linear", "neural", "own"])
 @pytest.mark.parametrize("leaves", [1, 5])
 def test_an_update_from_sums_is_that_of_one_process(kind: str, leaves: int) -> None:
-    policy = made(kind, **({"training": Training(rows=1000)} if kind == "neural" else {}))
+    policy = after_pilot(kind)
     alone, contexts = copy.deepcopy(policy), offered_contexts(5)
     version, first = VersionFunction.of(policy), policy.round
     offered = [version.offered() for _ in range(leaves)]
