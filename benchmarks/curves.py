@@ -22,7 +22,7 @@ from rarely._core.model.network import Network
 from rarely._core.training.gradient_descent import TrainingPlan, train
 from rarely.pages.figures import STYLE
 from rarely.worlds import Cosine
-from rarely_lab.engine.play import play
+from rarely_lab.engine.play import play_policy
 from suite.machine import (
     best_of,
     describe,
@@ -132,7 +132,7 @@ def run_panel(machine: Machine, sizes: Sequence[int], rounds: int = 1000, hidden
         policy = BatchNeuralUCB(
             DIM, FixedGrid(rounds, batches), hidden=hidden, training=steps, covariance="dual", seed=0
         )
-        measured.append(seconds_of(lambda p=policy: play(p, world)))
+        measured.append(seconds_of(lambda p=policy: play_policy(p, world)))
         shapes, starts = policy.network.shapes, [0, *(update.round for update in policy.updates), rounds]
         trained = sum(steps * training_pass(n, shapes) for n in starts[1:-1])
         numbers = sum((end - start) * frozen_numbers(start, shapes) for start, end in itertools.pairwise(starts))

@@ -12,9 +12,10 @@ import argparse
 import statistics
 from pathlib import Path
 
+from rarely_lab.engine.packed import read_packed
 from rarely_lab.reproduce.catalogue import FAIR, PAPER, PROBLEMS
 from rarely_lab.reproduce.config import Configuration
-from rarely_lab.reproduce.records import read_published
+from rarely_lab.reproduce.records import Record
 
 
 def cell(regrets: list[float]) -> str:
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "LAST"), default=(30, 99))
     asked = parser.parse_args()
     runs: dict[tuple[str, Configuration], list[float]] = {}
-    for record in read_published(asked.records):
+    for record in read_packed(asked.records, Record).records:
         views = ("practical", PROBLEMS[record.problem].view("practical"))
         fresh = asked.seeds[0] <= record.seed <= asked.seeds[1]
         if fresh and record.problem in PAPER and record.reading in views:

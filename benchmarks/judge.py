@@ -40,9 +40,10 @@ import numpy as np
 
 from rarely.pages.grid import Grid
 from rarely.runs.statistics import SKEWNESS_ERRORS, Sample, t_quantile
+from rarely_lab.engine.packed import read_packed
 from rarely_lab.reproduce.catalogue import GRID, PAPER, PROBLEMS, configurations
 from rarely_lab.reproduce.config import Configuration
-from rarely_lab.reproduce.records import read_published
+from rarely_lab.reproduce.records import Record
 from rarely_lab.reproduce.report.claims import ALPHA, HELD, Check, Claim, ClaimChecker, decide
 from rarely_lab.reproduce.report.paper_claims import CLAIMS, OVERALL
 from rarely_lab.reproduce.report.results import Comparison, Series, _linear, compare
@@ -374,7 +375,7 @@ def show_tests(times: int) -> None:
 
 def deciding() -> Iterator[tuple[str, np.ndarray, bool]]:
     """Each sample that decided a published verdict, and whether it was told to lie above its bound."""
-    for comparison in compare(read_published(RECORDS)):
+    for comparison in compare(read_packed(RECORDS, Record).records):
         checker = ClaimChecker(comparison)
         for claim in CLAIMS.get(comparison.base, ()):
             checks = claim.checks(checker)

@@ -11,7 +11,7 @@ import numpy as np
 from rarely import BatchNeuralUCB, FixedGrid, LinTS, LinUCB, NeuralTS, OnDemand, Policy
 from rarely._core.types import Array
 from rarely.worlds import Cosine, Rounds
-from rarely_lab.engine.play import play
+from rarely_lab.engine.play import play_policy
 from suite.figures import Benchmark, Figure, Tell
 from suite.machine import (
     all_cores_read_rate,
@@ -186,7 +186,7 @@ def update_linucb(_: Tell, *, rounds: int = 2000, repeats: int = 3) -> list[Figu
     """Both on the same rounds."""
     world = Cosine().rounds(seed=0, count=rounds)
     bare = best_of(repeats, lambda: bare_linucb(world))
-    ours = best_of(repeats, lambda: play(LinUCB(10, seed=0), world))
+    ours = best_of(repeats, lambda: play_policy(LinUCB(10, seed=0), world))
     return [
         Figure(
             "update-linucb",

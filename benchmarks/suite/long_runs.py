@@ -15,7 +15,7 @@ from rarely import Affine, BatchNeuralUCB, DeterminantTrigger, FixedGrid, Schedu
 from rarely._core.types import Array
 from rarely.runs.provenance import peak_memory, reset_peak_memory
 from rarely.worlds import Rounds
-from rarely_lab.engine.play import play
+from rarely_lab.engine.play import play_policy
 from suite.figures import Benchmark, Figure, Tell
 from suite.machine import alone, product_rate, scoring_primal, seconds_of, training_pass
 
@@ -216,7 +216,7 @@ def wide(tell: Tell, *, rounds: int, hidden: int, depth: int, batches: int, step
     schedule = FixedGrid(rounds, batches)
     policy = BatchNeuralUCB(20, schedule, hidden=hidden, depth=depth, preset="paper", seed=0, training=steps)
     tell(f"p = {policy.network.parameters:,}")
-    seconds = seconds_of(lambda: play(policy, world))
+    seconds = seconds_of(lambda: play_policy(policy, world))
     return {
         "parameters": policy.network.parameters,
         "peak": peak_memory(),

@@ -227,7 +227,7 @@ def runner(tell: Tell, *, rounds: int = 2000, runs: int = 2, patterns: tuple[str
         seconds = seconds_of(work)
         if failures:
             raise BenchmarkFailed(f"{failures[0].id} could not be played: {failures[0].error}")
-        walls = [record.data["wall"] for record in Store(Path(name)).examine().records]
+        walls = [record.data["wall"] for record in Store(Path(name)).find().records]
     policies = sum(wall["selecting"] + wall["training"] for wall in walls)
     played = sum(wall["cell"] for wall in walls)
     return [

@@ -8,7 +8,7 @@ import pytest
 from bench import BENCHMARKS, chosen
 from rarely import LinUCB
 from rarely.worlds import Cosine
-from rarely_lab.engine.play import play
+from rarely_lab.engine.play import play_policy
 from suite import deciding, long_runs, machine, runs, training
 from suite.figures import Benchmark, BenchmarkFailed, NotMeasured
 from suite.machine import alone
@@ -72,7 +72,7 @@ def test_a_training_that_needs_a_second_attempt_is_no_measurement(fast_yardstick
 def test_the_bare_linucb_chooses_the_librarys_arms():
     world = Cosine().rounds(seed=3, count=120)
     policy = LinUCB(10, seed=0)
-    play(policy, world)
+    play_policy(policy, world)
     assert deciding.bare_linucb(world) == policy.history.arms.tolist()
 
 
@@ -84,7 +84,7 @@ def test_without_the_example_its_figure_is_skipped_aloud(tmp_path):
 def test_a_run_in_parts_is_the_run(fast_yardsticks):
     """The telling every tenth changes nothing: the same updates as in one piece."""
     policy = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | {"hidden": 8, "training": 3})
-    play(policy, Cosine().rounds(seed=0, count=25))
+    play_policy(policy, Cosine().rounds(seed=0, count=25))
     other = runs.BatchNeuralUCB(10, runs.FixedGrid(25, 5), seed=0, **runs.PRINTED | {"hidden": 8, "training": 3})
     runs._over_training("fixed-200", "", other, 25, lambda text: None, runs._play_singly)
     assert [u.describe() for u in other.updates] == [u.describe() for u in policy.updates]

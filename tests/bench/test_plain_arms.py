@@ -8,7 +8,7 @@ from rarely import AtRounds, EveryRound, FixedGrid, InvalidInput, Paced
 from rarely.worlds import Cosine, Rounds
 from rarely.worlds.gallery import BernoulliArms, ConstantArms
 from rarely_lab.compare import Task, find_problem
-from rarely_lab.compare.contestant import Contestant, play
+from rarely_lab.engine.play import Contestant, play
 from suite.plain_arms import RIVALS, UCB1, BetaThompson, Elimination, GaussianThompson
 
 everyone = pytest.mark.parametrize("name", RIVALS)

@@ -10,8 +10,9 @@ from rarely._cli import app
 from rarely.pages.figures import drawn
 from rarely_lab.compare import leaderboard, read_records
 from rarely_lab.compare.page import NothingToCompare, draw_frontier, line_style, render_page, write_leaderboard
-from rarely_lab.compare.records import Store, pack
+from rarely_lab.compare.records import Store
 from rarely_lab.compare.scores import BOARDS
+from rarely_lab.engine.packed import pack
 
 RECORDS = [
     record(problem, policy, batches, seed, regret, family=family)
@@ -187,7 +188,7 @@ def test_nothing_is_packed_where_there_is_nothing(own, tmp_path):
 
 
 def test_refused_lines_of_a_pack_are_called_records(folder, tmp_path):
-    pack(folder, tmp_path / "all.gz")
+    pack(read_records(folder).records, tmp_path / "all.gz")
     lines = gzip.decompress((tmp_path / "all.gz").read_bytes()).splitlines()
     (tmp_path / "all.gz").write_bytes(gzip.compress(b"\n".join([*lines, b"{", b"{", b"["])))
     result = call("compare", "--merge", tmp_path / "all.gz", "--out", tmp_path / "merged")

@@ -5,10 +5,9 @@ from rarely import FixedGrid, LinUCB
 from rarely.worlds import Cosine
 from rarely.worlds.gallery import GALLERY, Wheel
 from rarely_lab.compare import Contestant, find_problem
-from rarely_lab.compare.contestant import WrongContestant, play
 from rarely_lab.compare.policies import POLICIES, LibraryContestant
 from rarely_lab.compare.problems import OTHER, delays, drifted
-from rarely_lab.engine.play import play as play_library
+from rarely_lab.engine.play import WrongContestant, play, play_policy
 
 
 class Spy:
@@ -73,7 +72,7 @@ def test_what_is_no_arm_is_refused(arm):
 
 def test_a_policy_of_the_library_plays_as_everywhere_else():
     rounds = Cosine().rounds(seed=3, count=60)
-    plain = play_library(LinUCB(10, FixedGrid(60, 6), seed=0), rounds)
+    plain = play_policy(LinUCB(10, FixedGrid(60, 6), seed=0), rounds)
     here = play(LibraryContestant(LinUCB(10, FixedGrid(60, 6), seed=0)), rounds, batches=6)
     assert here.regrets.tolist() == plain.regrets.tolist()
     assert here.updates == [10, 20, 30, 40, 50]
@@ -104,7 +103,7 @@ def test_delays_are_a_twentieth_of_the_run_in_the_mean():
     assert delays(0, 10).tolist() == [1] * 10
 
 
-class OneByOne:
+class Singly:
     """A policy of the library that is asked round by round."""
 
     def __init__(self, inner):
@@ -119,7 +118,7 @@ def test_rounds_decided_in_one_call_are_those_decided_one_by_one(name, problem):
     for until_due in (True, False):
         contestant = POLICIES[name].make(found.task(60, 5, 0))
         if not until_due:
-            contestant = OneByOne(contestant)
+            contestant = Singly(contestant)
         played.append(play(contestant, found.rounds(0, 60), 5, found.delays(0, 60)))
     ahead, one_by_one = played
     assert ahead.regrets.tolist() == one_by_one.regrets.tolist()

@@ -10,11 +10,11 @@ import pytest
 from comparison_records import record
 from rarely import LinUCB
 from rarely_lab.compare import Task, find_problem, leaderboard
-from rarely_lab.compare.contestant import Contestant, play
 from rarely_lab.compare.linear_rivals import BLCE, DesignElimination, Version, optimal_design
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
 from rarely_lab.compare.policies import PAIRS, POLICIES
 from rarely_lab.compare.scores import HINDSIGHT, Results
+from rarely_lab.engine.play import Contestant, play
 
 OTHERS = ["blce", "elimination-design", "neuralucb-uclaml", "neuralts-zeroweight", "bayesianbandits"]
 neural = pytest.mark.parametrize("kind", [AuthorsNeuralUCB, AuthorsNeuralTS])

@@ -18,6 +18,7 @@ from rarely.runs.sealed_json import digest_of, sealed_text
 from rarely.runs.writing import CannotWrite, FolderBusy, lock_folder
 from rarely_lab.engine.cell import Result, play_cell
 from rarely_lab.engine.executor import SerialExecutor
+from rarely_lab.engine.packed import read_records
 from rarely_lab.engine.record import FORMAT, MixedRecords, identity
 from rarely_lab.engine.store import run_cells
 from toy_cells import ToyCell, ToyRecord, store_at, toys
@@ -82,7 +83,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path):
     (failure,) = failures
     assert failure.id == "fails/seed0"
     assert re.fullmatch(r"ValueError: it rained \(toy_cells.py, line \d+\)", failure.error)
-    assert len(store_at(tmp_path).examine().records) == 4
+    assert len(read_records(tmp_path, ToyRecord).records) == 4
 
 
 def test_numbers_that_no_report_could_use_fail_their_cell(tmp_path):
@@ -153,7 +154,7 @@ def test_other_settings_are_refused_and_replaced_when_asked(folder):
         run_cells(toys(size=2), store_at(folder), HERE)
     assert contents(folder) == before
     run_cells(toys(size=2), store_at(folder), HERE, replace=True)
-    assert {record.asked["size"] for record in store_at(folder).examine().records} == {2}
+    assert {record.asked["size"] for record in read_records(folder, ToyRecord).records} == {2}
 
 
 def test_other_code_is_refused_and_replaced_when_asked(folder, other_code):
@@ -163,7 +164,7 @@ def test_other_code_is_refused_and_replaced_when_asked(folder, other_code):
     played = []
     run_cells(toys(), store_at(folder), HERE, replace=True, finished=lambda result: played.append(result.id))
     assert len(played) == 4
-    assert {record.data["code"] for record in store_at(folder).examine().records} == {"another"}
+    assert {record.data["code"] for record in read_records(folder, ToyRecord).records} == {"another"}
 
 
 def test_a_mixture_is_refused_before_anything_is_played_or_touched(folder):
@@ -183,7 +184,7 @@ def test_a_mixture_is_refused_before_anything_is_played_or_touched(folder):
 def test_a_mixture_on_file_is_refused(folder):
     store_at(folder).write(play_cell(ToyCell("other", size=2)).record)
     with pytest.raises(MixedRecords, match="it would hold sizes 1 and 2"):
-        store_at(folder).examine()
+        read_records(folder, ToyRecord)
 
 
 def test_a_record_of_other_code_is_not_kept(tmp_path):
@@ -205,7 +206,7 @@ def test_an_edited_record_is_refused_alone_and_its_cell_is_played_again(folder, 
     path = store_at(folder).path("plain/seed1")
     before = path.read_bytes()
     damaged = written(path, on_file(path) | edit).read_bytes()
-    assert "its content differs from its digest" in store_at(folder).examine().refused[0].reason
+    assert "its content differs from its digest" in read_records(folder, ToyRecord).refused[0].reason
     named, played = [], []
     run_cells(
         toys(),
@@ -232,7 +233,7 @@ def test_an_edited_record_is_refused_alone_and_its_cell_is_played_again(folder, 
 def test_a_record_of_another_kind_or_format_is_refused(folder, edit, says):
     path = store_at(folder).path("plain/seed1")
     written(path, json.loads(sealed_text(on_file(path) | edit)))
-    (refusal,) = store_at(folder).examine().refused
+    (refusal,) = read_records(folder, ToyRecord).refused
     assert says in refusal.reason
 
 
@@ -241,7 +242,7 @@ def test_a_missing_digest_is_named(folder):
     data = on_file(path)
     del data["digest"]
     written(path, data)
-    assert "it has no digest" in store_at(folder).examine().refused[0].reason
+    assert "it has no digest" in read_records(folder, ToyRecord).refused[0].reason
 
 
 def test_a_broken_record_of_another_cell_is_named_and_not_touched(folder):
@@ -257,7 +258,7 @@ def test_a_broken_record_of_another_cell_is_named_and_not_touched(folder):
 def test_a_record_in_anothers_place_is_refused(folder):
     path = store_at(folder).path("plain/seed1")
     shutil.copy(path, path.with_name("copy of seed1.json.gz"))
-    (refusal,) = store_at(folder).examine().refused
+    (refusal,) = read_records(folder, ToyRecord).refused
     assert f"it is the record of plain/seed1, which belongs at {path}" in refusal.reason
 
 
@@ -291,12 +292,12 @@ def test_a_file_that_is_no_record_costs_its_cell_alone(folder, kind):
     for _ in range(2):  # the second time the name for what is put aside is taken
         path.unlink()
         odd_files(path)[kind]()
-        found = store_at(folder).examine()
+        found = read_records(folder, ToyRecord)
         assert [file.path for file in found.refused] == [path]
         assert len(found.records) == 3
         assert "\n" not in str(found.refused[0])
         assert run_cells(toys(), store_at(folder), HERE) == []
-    assert len(store_at(folder).examine().records) == 4
+    assert len(read_records(folder, ToyRecord).records) == 4
 
 
 def test_a_folder_that_cannot_be_read_is_named(folder, monkeypatch):
@@ -308,7 +309,7 @@ def test_a_folder_that_cannot_be_read_is_named(folder, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    assert [str(file) for file in store_at(folder).examine().refused] == [
+    assert [str(file) for file in read_records(folder, ToyRecord).refused] == [
         f"{hidden}: it cannot be read (permission denied). Allow its reading, or remove the folder."
     ]
 
@@ -317,7 +318,7 @@ def test_a_link_to_a_folder_is_named_and_not_followed(folder):
     hidden = folder / "records" / "plain"
     hidden.rename(folder / "elsewhere")
     hidden.symlink_to(folder / "elsewhere", target_is_directory=True)
-    (refusal,) = store_at(folder).examine().refused
+    (refusal,) = read_records(folder, ToyRecord).refused
     assert refusal.path == hidden
     assert "a link to a folder" in refusal.reason
 
@@ -327,7 +328,7 @@ def test_a_file_that_unpacks_to_more_than_any_record_is_not_unpacked(tmp_path, m
     path = tmp_path / "records" / "a.json.gz"
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b" " * 1_000_000))
-    assert "it holds more than" in store_at(tmp_path).examine().refused[0].reason
+    assert "it holds more than" in read_records(tmp_path, ToyRecord).refused[0].reason
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -342,7 +343,7 @@ def test_damaged_bytes_are_refused_or_change_nothing(tmp_path, data):
         at = data.draw(st.integers(0, len(whole) - 1))
         flipped = whole[at] ^ (1 << data.draw(st.integers(0, 7)))
         path.write_bytes(whole[:at] + bytes([flipped]) + whole[at + 1 :])
-    found = store_at(tmp_path).examine()
+    found = read_records(tmp_path, ToyRecord)
     assert len(found.records) + len(found.refused) == 1
     for survivor in found.records:  # gzip's header has bits that mean nothing
         assert digest_of(survivor.data) == digest_of(on_file(path)) == survivor.data["digest"]

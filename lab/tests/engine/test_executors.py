@@ -11,8 +11,9 @@ import pytest
 
 import toy_cells
 from rarely_lab.engine.executor import LokyExecutor, SerialExecutor, executor_of
+from rarely_lab.engine.packed import read_records
 from rarely_lab.engine.store import run_cells
-from toy_cells import ToyCell, store_at, toys
+from toy_cells import ToyCell, ToyRecord, store_at, toys
 
 
 def test_one_job_is_this_process_and_several_are_others():
@@ -29,7 +30,7 @@ def test_a_killed_process_is_told_the_others_go_on_and_each_has_one_blas_thread(
     assert errors.keys() == {"deadly/seed0", "fails/seed0"}
     assert errors["fails/seed0"].startswith("ValueError: it rained (toy_cells.py, line ")
     assert "killed" in errors["deadly/seed0"]
-    records = store_at(tmp_path).examine().records
+    records = read_records(tmp_path, ToyRecord).records
     assert [record.data["value"] for record in records] == [0, 1, 2, 3]
     assert {record.data["threads"] for record in records} == {"1"}
 
@@ -75,7 +76,7 @@ def test_kill_9_loses_nothing_and_leaves_nobody_behind(started, tmp_path):
         time.sleep(0.1)
     assert workers
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
-    before = {record.id for record in store_at(tmp_path).examine().records}
+    before = {record.id for record in read_records(tmp_path, ToyRecord).records}
     assert 2 <= len(before) < 40
     todo = []
     run_cells(
@@ -94,5 +95,5 @@ def test_ctrl_c_leaves_a_folder_that_can_be_resumed(started, tmp_path):
     assert started.returncode == 130
     assert "run the same command to resume" in complaint
     assert "Traceback" not in complaint
-    assert store_at(tmp_path).examine().records
+    assert read_records(tmp_path, ToyRecord).records
     assert not list(tmp_path.rglob("*.part"))

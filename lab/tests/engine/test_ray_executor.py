@@ -21,9 +21,10 @@ from rarely.runs import ray_session
 from rarely.runs.ray_session import RETRIES, TASKS_PER_CORE
 from rarely_lab.engine.cell import Result
 from rarely_lab.engine.executor import SerialExecutor
+from rarely_lab.engine.packed import read_records
 from rarely_lab.engine.ray_executor import RayExecutor
 from rarely_lab.engine.store import run_cells
-from toy_cells import ToyCell, store_at, toys
+from toy_cells import ToyCell, ToyRecord, store_at, toys
 
 # Ray 2.30 leaves its own log files to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file .*/ray/session_:ResourceWarning")
@@ -96,8 +97,8 @@ def run(ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_records_are_those_of_this_process_with_one_thread_each(run: Run, tmp_path: Path) -> None:
     assert run_cells(HEALTHY, store_at(tmp_path), SerialExecutor()) == []
-    theirs = {record.id: record for record in store_at(run.out).examine().records}
-    for ours in store_at(tmp_path).examine().records:
+    theirs = {record.id: record for record in read_records(run.out, ToyRecord).records}
+    for ours in read_records(tmp_path, ToyRecord).records:
         for part in ("asked", "identity", "code", "value"):
             assert theirs[ours.id].data[part] == ours.data[part], part
         assert theirs[ours.id].data["threads"] == "1"
@@ -105,7 +106,9 @@ def test_records_are_those_of_this_process_with_one_thread_each(run: Run, tmp_pa
 
 def test_every_cell_is_told_of_once(run: Run) -> None:
     assert sorted(run.finished) == sorted(run.cells)
-    assert sorted([record.id for record in store_at(run.out).examine().records] + list(run.failed)) == sorted(run.cells)
+    assert sorted([record.id for record in read_records(run.out, ToyRecord).records] + list(run.failed)) == sorted(
+        run.cells
+    )
 
 
 def test_a_killed_process_is_survived(run: Run) -> None:

@@ -14,7 +14,8 @@ from rarely._core import native
 from rarely.worlds import Dataset, Table, World
 from rarely_lab.engine.cell import play_cell
 from rarely_lab.engine.executor import SerialExecutor
-from rarely_lab.engine.play import play
+from rarely_lab.engine.packed import read_records
+from rarely_lab.engine.play import play_policy
 from rarely_lab.engine.record import MixedRecords
 from rarely_lab.engine.store import run_cells
 from rarely_lab.reproduce.catalogue import PROBLEMS, QUICK_CONFIGURATIONS, plan_cells, quick_cells
@@ -106,7 +107,7 @@ def test_all_policies_of_a_run_see_the_same_world():
     for cell in cells(runs=1):
         seen.append([])
         world = world_of(cell)
-        play(Watched(policy_of(cell, world)), world.rounds(cell.seed, cell.rounds))
+        play_policy(Watched(policy_of(cell, world)), world.rounds(cell.seed, cell.rounds))
     assert all(np.array_equal(stream, seen[0]) for stream in seen)
 
 
@@ -116,7 +117,7 @@ def test_all_views_of_a_table_are_one_problem(tmp_path):
     every = plan_cells([table], PRESETS, 1, 20, ["linucb-r1-b1", "linucb-intercept-r1-b1", "fixed-*"])
     assert run_cells(every, Store(tmp_path), SerialExecutor()) == []
     assert Store(tmp_path).missing(every) == ([], [])
-    assert len(Store(tmp_path).examine().records) == 3 * 3
+    assert len(read_records(tmp_path, Record).records) == 3 * 3
 
 
 def test_two_problems_of_one_name_are_never_mixed(folder):
@@ -131,7 +132,7 @@ def test_runs_of_other_lengths_are_refused_before_they_are_played_and_by_a_repor
         Store(folder).missing(longer)
     Store(folder).write(play_cell(longer[0]).record)
     with pytest.raises(MixedRecords, match="T = 25 and 26"):
-        Store(folder).examine()
+        read_records(folder, Record)
 
 
 def test_codes_are_not_mixed_by_a_report_nor_by_a_replacement_of_some_cells(folder, played, monkeypatch):
@@ -142,7 +143,7 @@ def test_codes_are_not_mixed_by_a_report_nor_by_a_replacement_of_some_cells(fold
     assert {path: path.read_bytes() for path in folder.rglob("*.gz")} == before
     Store(folder).write(Record(played[0].data | {"code": "another"}))
     with pytest.raises(MixedRecords, match="2 versions of the code"):
-        Store(folder).examine()
+        read_records(folder, Record)
 
 
 @dataclass
@@ -254,7 +255,7 @@ def test_the_quick_runs_are_five_policies_whose_numbers_are_shown_and_not_judged
     page = (tmp_path / "report.html").read_bytes()
     assert "0 cells to play" in told(call("reproduce", "--quick", "--out", tmp_path))
     assert (tmp_path / "report.html").read_bytes() == page
-    records = Store(tmp_path).examine().records
+    records = read_records(tmp_path, Record).records
     assert {one.base for one in records} == {""}  # no claim of the paper is about them
     rows = summarise([*records, record()])
     assert [row.label for row in rows] == list(QUICK_CONFIGURATIONS)

@@ -7,9 +7,10 @@ import pytest
 from browser import browse, needs_browser, probe
 from lab_records import record, runs
 from rarely.pages.figures import drawn
+from rarely_lab.engine.packed import read_records
 from rarely_lab.reproduce.catalogue import PROBLEMS, configurations
 from rarely_lab.reproduce.config import VIEWS
-from rarely_lab.reproduce.records import Store
+from rarely_lab.reproduce.records import Record, Store
 from rarely_lab.reproduce.report import page
 from rarely_lab.reproduce.report.page import NothingToReport, write_report
 from rarely_lab.reproduce.report.paper_claims import judge
@@ -149,7 +150,7 @@ def test_the_page_says_which_adaptive_runs_are_the_same(tmp_path, sketched_figur
 
 
 def test_the_table_has_a_line_for_every_series(folder):
-    comparisons = compare(Store(folder).examine().records)
+    comparisons = compare(read_records(folder, Record).records)
     lines = [line for one in comparisons for line in results(one).body]
     assert len(lines) == 2 * 2 * (4 + 1 + 3 + 9) + 2 * 2
     fixed = next(line for line in lines if line[0] == "fixed B=40")

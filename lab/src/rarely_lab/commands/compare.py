@@ -149,12 +149,14 @@ def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | N
 
 def _show(out: Path, markdown: Path | None, pack: Path | None, whole: int = 0) -> bool:
     """Pack the records of a folder, write its page, say what it shows, and return whether files were refused."""
+    from rarely_lab.compare import read_records
     from rarely_lab.compare.page import write_leaderboard
-    from rarely_lab.compare.records import pack as packed
+    from rarely_lab.engine.packed import pack as packed
 
     with Stages("writing the page"):
-        if pack is not None and (count := packed(out, pack)):  # first: a policy alone may have no page
-            console.print(f"{count} records packed: {escape(str(pack))}")
+        if pack is not None and (records := read_records(out).records):  # first: a policy alone may have no page
+            packed(records, pack)
+            console.print(f"{len(records)} records packed: {escape(str(pack))}")
         written = write_leaderboard(out, markdown)
     for place, row in enumerate(written.board.rows, 1):
         problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"

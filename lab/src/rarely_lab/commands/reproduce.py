@@ -21,7 +21,7 @@ from rarely.runs.provenance import cores
 from rarely.runs.writing import check_folder
 from rarely_lab.commands.progress import ShownProgress, say_refused
 from rarely_lab.engine.executor import Executor, LokyExecutor
-from rarely_lab.engine.store import SUFFIX, run_cells
+from rarely_lab.engine.store import run_cells
 from rarely_lab.reproduce.catalogue import GROWTH, PAPER, PROBLEMS, TIMED, configurations, plan_cells, quick_cells
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.config import PRESETS, Problem
@@ -194,11 +194,11 @@ def report_command(
     - `rarely report out --publish records.json.gz` — all records in one file of a few MB
     - `rarely report records.json.gz --out published` — the report from that file
     """
-    published = folder if folder.name.endswith(SUFFIX) else None
+    published = folder if folder.suffix == ".gz" else None
     if published is None and out is not None:
         raise InvalidInput("--out is for a file of published records; the report of a folder is written into it.")
     if published is not None:
-        folder = out or published.with_name(published.name.removesuffix(SUFFIX))
+        folder = out or published.with_name(published.name.partition(".json")[0])
         check_folder(folder)
     written = make_report(folder, published, publish, markdown)
     if publish is not None:

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, TypeVar
 from rarely import InvalidInput, RarelyError
 from rarely.extend.checks import check_whole
 from rarely.worlds import Rounds
-from rarely_lab.compare.contestant import play
 from rarely_lab.compare.policies import NAME, POLICIES, Entry, find_policy
 from rarely_lab.compare.problems import Problem, expand, find_problem
 from rarely_lab.compare.records import Record, Store, content_of
 from rarely_lab.engine import cell as runs
 from rarely_lab.engine.cell import Result
 from rarely_lab.engine.executor import executor_of
+from rarely_lab.engine.play import play
 from rarely_lab.engine.record import Refusal
 from rarely_lab.engine.store import run_cells
 
@@ -78,7 +78,7 @@ class Cell(runs.Cell):
             warnings.simplefilter("ignore")  # budgets that end early and the like; the record has the updates
             contestant = self.found_policy().make(problem.task(self.rounds, batches, self.seed))
             played = play(contestant, rounds, batches, problem.delays(self.seed, self.rounds))
-        return content_of(problem.family, rounds, played)
+        return content_of(problem.family, played)
 
     def work(self) -> float:
         if self.policy.startswith(("uniform", "lin", "blce", "bayes", "vowpal", "elimination")):

@@ -21,7 +21,7 @@ from rarely.extend import Array
 from rarely.golden import FAMILIES as CORE
 from rarely.golden import Families, Family, Life, Stream, Trace, Watched
 from rarely.worlds import Rounds
-from rarely_lab.compare.contestant import Contestant, Task, play
+from rarely_lab.compare.contestant import Task
 from rarely_lab.compare.linear_rivals import BayesianContestant
 from rarely_lab.compare.policies import (
     ADAPTERS,
@@ -35,6 +35,7 @@ from rarely_lab.compare.policies import (
     VowpalContestant,
 )
 from rarely_lab.compare.problems import find_problem
+from rarely_lab.engine.play import play
 
 ROUNDS, BATCHES = 40, 3
 """So that the first update has two rewards: from a single one, rounding decides too much."""
@@ -82,35 +83,19 @@ SEEDS = {
 """Seeds by life, which leave every choice a clear margin; 0 where none is given."""
 
 
-class _Arms:
-    """A contestant whose arms are noted."""
-
-    def __init__(self, contestant: Contestant) -> None:
-        self.contestant, self.arms = contestant, list[int]()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.contestant, name)
-
-    def select(self, contexts: Array) -> int:
-        self.arms.append(int(self.contestant.select(contexts)))
-        return self.arms[-1]
-
-
 def live(make: Callable[[Task], Any], problem: str, seed: int, nudge: float) -> Trace:
     """Play a contestant as a comparison does, and return what happened."""
     asked = find_problem(problem)
     rounds = asked.rounds(seed, ROUNDS)
     nudged = Stream(rounds.contexts, rounds.means, rounds.rewards).nudged(nudge)
     contestant = make(asked.task(ROUNDS, BATCHES, seed))
-    noted: Any = _Arms(contestant)
-    if isinstance(contestant, LibraryContestant):
-        contestant.policy = policy = Watched(contestant.policy)  # type: ignore[assignment]
-        noted = contestant
-    played = play(noted, Rounds(rounds.contexts, rounds.means, nudged.rewards), BATCHES, asked.delays(seed, ROUNDS))
-    if isinstance(contestant, LibraryContestant):
-        trace = policy.trace(rounds.means)
-    else:
-        trace = Trace([noted.arms, getattr(contestant, "said", [])])
+    watched = Watched(contestant.policy) if isinstance(contestant, LibraryContestant) else None
+    if watched is not None:
+        contestant.policy = watched
+    seen = Rounds(rounds.contexts, rounds.means, nudged.rewards)
+    played = play(contestant, seen, BATCHES, asked.delays(seed, ROUNDS))
+    said = [played.arms.tolist(), getattr(contestant, "said", [])]
+    trace = Trace(said) if watched is None else watched.trace(rounds.means)
     trace.events.append(played.updates)
     trace.numbers["regret"] = float(played.regrets.sum())
     return trace

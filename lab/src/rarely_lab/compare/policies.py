@@ -59,9 +59,10 @@ from rarely import (
 from rarely.ensembles import EnsemblePolicy
 from rarely.extend import Array
 from rarely.theory.kernel_ucb import KernelUCB
-from rarely_lab.compare.contestant import AtEnds, Contestant, Task
+from rarely_lab.compare.contestant import AtEnds, Task
 from rarely_lab.compare.linear_rivals import BLCE, BayesianContestant, DesignElimination
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
+from rarely_lab.engine.play import Contestant
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
 """A name that is a folder on every system."""
@@ -97,9 +98,9 @@ class LibraryContestant:
         self._block = 1
 
     def select(self, contexts: Array) -> int:
-        return self._select_until_due(contexts[None])[0]
+        return self.select_until_due(contexts[None])[0]
 
-    def _select_until_due(self, contexts: Array) -> list[int]:
+    def select_until_due(self, contexts: Array) -> list[int]:
         """Decide some of the next rounds, (n, K, d), at most up to the one that ends the batch."""
         open_batch = not self.policy.due
         decision = self.policy.select(contexts[: self._block if open_batch else 1], until_due=open_batch)
@@ -180,8 +181,8 @@ class RegressorContestant(LibraryContestant):
         super().__init__(EnsemblePolicy(estimator, dim, schedule, seed=task.seed, **settings))
         self._task = task
 
-    def _select_until_due(self, contexts: Array) -> list[int]:
-        return super()._select_until_due(np.array([self._task.features(one) for one in contexts[: self._block]]))
+    def select_until_due(self, contexts: Array) -> list[int]:
+        return super().select_until_due(np.array([self._task.features(one) for one in contexts[: self._block]]))
 
 
 class VowpalContestant(AtEnds):

@@ -9,10 +9,7 @@ rounds are compared, whoever made them and with whatever version.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,13 +18,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from rarely.runs.provenance import describe
-from rarely.runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed_text
-from rarely.runs.writing import write_file
 from rarely.worlds import Rounds
-from rarely_lab.compare.contestant import Played
 from rarely_lab.compare.golden import FAMILIES, family_of
-from rarely_lab.engine import store
-from rarely_lab.engine.record import MixedRecords, PolicyRecord, Refusal, Stored, identity
+from rarely_lab.engine import packed, store
+from rarely_lab.engine.play import Played
+from rarely_lab.engine.record import MixedRecords, PolicyRecord, Stored, identity
 
 Found = store.Found["Record"]
 
@@ -103,8 +98,9 @@ Store = partial(store.Store[Record], record_type=Record)
 """The records of one folder of a comparison."""
 
 
-def content_of(family: str, rounds: Rounds, played: Played) -> dict[str, Any]:
+def content_of(family: str, played: Played) -> dict[str, Any]:
     """Return the content of the record of a run."""
+    rounds = played.rounds
     return {
         "family": family,
         "rounds_digest": _digest_of_rounds(rounds),
@@ -139,43 +135,7 @@ def read_records(folder: str | Path) -> Found:
     >>> found.records, found.refused
     ([], [])
     """
-    found = _found(Path(folder))
-    Record.check_together(found.records)
-    return found
-
-
-def _found(folder: Path) -> Found:
-    return _unpacked(folder) if folder.is_file() else Store(folder).find()
-
-
-def _unpacked(path: Path) -> Found:
-    """Return the records of a packed file; a damaged line is refused, and the others are read."""
-    found = Found([], [])
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            text = file.read(LARGEST_FILE + 1)
-        if len(text) > LARGEST_FILE:
-            raise Malformed(f"it holds more than {LARGEST_FILE} characters; pack fewer records in each")
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise MixedRecords(f"{path} is not a file of packed records: {reason_of(error)}.") from error
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            data = json.loads(line)
-            if not isinstance(data, dict):
-                raise Malformed("it is not a JSON object")
-            found.records.append(Record.read(data))
-        except (ValueError, RecursionError) as error:
-            found.refused.append(Refusal(path / f"line {number}", reason_of(error), Record.advice))
-    return found
-
-
-def pack(folder: Path, path: Path) -> int:
-    """Write all records of a folder, if any, into one file for submission, and return how many there are."""
-    records = read_records(folder).records
-    lines = "".join(sealed_text(record.data) + "\n" for record in records)
-    if records:
-        write_file(path, gzip.compress(lines.encode(), mtime=0))
-    return len(records)
+    return packed.read_records(Path(folder), Record)
 
 
 def merge(
@@ -203,28 +163,22 @@ def merge(
     >>> len(merge([folder], tempfile.mkdtemp()).records)
     2
     """
-    out = Path(out)
-    present = Store(out).find()
-    every, refused = [*present.records], [*present.refused]
-    for folder in map(Path, folders):
+    sources = [Path(out), *map(Path, folders)]
+    for folder in sources[1:]:
         if not (folder.is_file() or (folder / "records").is_dir()):
             lack = "has no records" if folder.exists() else "does not exist"
             raise MixedRecords(f"{folder} {lack}; name a folder or a packed file that rarely compare wrote.")
-        found = _found(folder)
-        every, refused = every + found.records, refused + found.refused
+    found = [packed.read_packed(s, Record) if s.is_file() else Store(s).find() for s in sources]
+    every = [record for one in found for record in one.records]
     Record.check_together(every)  # before regrets, for it says why they differ
     records: dict[str, Record] = {}
     for record in every:
-        known = records.setdefault(record.id, record)
-        if known.regret != record.regret:
+        first = records.setdefault(record.id, record)
+        if first.regret != record.regret:
             raise MixedRecords(
-                f"two records of {record.id} differ (regret {known.regret:g} and {record.regret:g}); leave one folder "
+                f"two records of {record.id} differ (regret {first.regret:g} and {record.regret:g}); leave one folder "
                 "out, or name the policies apart."
             )
-    merged = Found(sorted(records.values(), key=lambda record: record.id), refused)
-    with_record = {record.id for record in present.records}
-    new = [record for record in merged.records if record.id not in with_record]
-    for done, record in enumerate(new, 1):
-        Store(out).write(record, durable=False)
-        progress(done, len(new))
-    return merged
+    merged = sorted(records.values(), key=lambda record: record.id)
+    packed.copy_records(merged, Store(Path(out)), progress)
+    return Found(merged, [file for one in found for file in one.refused])

@@ -1,26 +1,29 @@
-"""Play a policy in a world, and note what happened.
+"""Play a contestant in the rounds of a world, and note what it chose and when it was updated.
 
-Rounds are decided one at a time, as an online system must. `select(…, until_due=True)` decides a whole batch in
-one block of linear algebra and chooses the same arms in less time; but sequential NeuralUCB has batches of
-one round, and times are compared with it.
+    select(contexts)                        the arm of one round
+    observe(round, contexts, arm, reward)   one reward
+    due(round)                              whether to update after this round
+    update()                                learn from what was observed
+
+In a comparison rewards are revealed when an update begins, and at no other time. So nothing can be learned between
+updates, whatever the four methods do, nor after B − 1 updates. In the paper's experiments they are revealed at once.
 """
 
 from __future__ import annotations
 
+import operator
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from rarely.extend import Array, Policy
+from rarely import Policy, RarelyError
+from rarely.extend import Array, IntArray
 from rarely.extend.checks import OutlierWarning, RejectedWarning, ScheduleWarning
-from rarely.worlds.protocol import Rounds
-
-POINTS = 200
-"""Values of log det on record, about."""
+from rarely.worlds import Rounds
 
 
 @dataclass
@@ -42,55 +45,144 @@ class Stopwatch:
         self.wall += time.perf_counter() - self._start[1]
 
 
+@runtime_checkable
+class Contestant(Protocol):
+    """A policy for one task.
+
+    Examples
+    --------
+    >>> class Fixed:  # plays the first arm and never learns
+    ...     def select(self, contexts): return 0
+    ...     def observe(self, round, contexts, arm, reward): pass
+    ...     def due(self, round): return False
+    ...     def update(self): pass
+    >>> isinstance(Fixed(), Contestant)
+    True
+    """
+
+    def select(self, contexts: Array) -> int:
+        """Return the arm to play, 0 … K − 1; contexts are (K, d)."""
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Take the reward of one past round, which is numbered from 1."""
+
+    def due(self, round: int) -> bool:
+        """Return whether to update after this round; asked after every round but the last, while updates are left."""
+
+    def update(self) -> None:
+        """Make the next version from what was observed."""
+
+
+class WrongContestant(RarelyError):
+    """A contestant has done what the protocol does not allow."""
+
+
+class OneByOne:
+    """A policy of the library that decides and observes one round at a time, as an online system must.
+
+    `select(…, until_due=True)` decides a whole batch in one block of linear algebra and chooses the same arms in less
+    time; but sequential NeuralUCB has batches of one round, and times are compared with it.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def select(self, contexts: Array) -> int:
+        self._decision = self.policy.select(contexts)
+        return int(self._decision.arm)
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Observe the decision that was just made."""
+        self.policy.observe(self._decision, reward)
+
+    def due(self, round: int) -> bool:
+        return self.policy.due
+
+    def update(self) -> None:
+        """Train; budgets that are spent early and trainings that fail are on record."""
+        with warnings.catch_warnings():
+            for category in (ScheduleWarning, RejectedWarning, OutlierWarning):
+                warnings.simplefilter("ignore", category)
+            self.policy.update()
+
+
 @dataclass(frozen=True)
 class Played:
-    """What a policy did in T rounds."""
+    """What a contestant did in T rounds."""
 
-    updates: Sequence[Any]
-    """Its `UpdateRecord`s, or what has their names."""
-    regrets: Array
-    """Pseudo-regret of every round, (T,)."""
-    reward: float
-    """All rewards together."""
-    right: float
-    """Share of rounds in which the best arm was chosen."""
-    log_dets: list[tuple[int, float]]
-    """(round, log det Z less log det λI), every now and then."""
+    rounds: Rounds
+    arms: IntArray
+    """The arm of every round, (T,)."""
+    updates: list[int]
+    """The rounds after which it was updated."""
     selecting: Stopwatch
     training: Stopwatch
 
-
-def play(policy: Policy, rounds: Rounds) -> Played:
-    """Play all rounds, and update whenever an update is due; every reward is observed at once."""
-    selecting, training = Stopwatch(), Stopwatch()
-    arms: list[int] = []
-    log_dets, count = [(0, 0.0)], len(rounds)
-    noted = set(log_det_rounds(count))
-    for t in range(1, count + 1):
-        with selecting:
-            decision = policy.select(rounds.contexts[t - 1])
-        arms.append(int(decision.arm))
-        reward = rounds.rewards[t - 1, arms[-1]]
-        with selecting:
-            policy.observe(decision, reward)
-        if t in noted:
-            log_dets.append((t, policy.log_det))
-        if policy.due and t < count:
-            with training, warnings.catch_warnings():
-                # Budgets that are spent early and trainings that fail are in the report.
-                for category in (ScheduleWarning, RejectedWarning, OutlierWarning):
-                    warnings.simplefilter("ignore", category)
-                policy.update()
-    regrets = rounds.regrets(arms)
-    right = float(np.mean(arms == rounds.best)) if count else 0.0
-    return Played(policy.updates, regrets, float(rounds.paid(arms).sum()), right, log_dets, selecting, training)
+    @property
+    def regrets(self) -> Array:
+        """Pseudo-regret of every round, (T,)."""
+        return self.rounds.regrets(self.arms)
 
 
-def log_det_rounds(count: int) -> list[int]:
-    """Return the rounds after which log det is noted: about `POINTS` of them, and the last.
+def play(
+    contestant: Contestant,
+    rounds: Rounds,
+    batches: int | None = None,
+    delays: IntArray | None = None,
+    *,
+    at_once: bool = False,
+    watch: Callable[[int], None] = lambda t: None,
+) -> Played:
+    """Play all rounds with at most `batches` − 1 updates; `delays` (T,) are the rounds until each reward arrives.
 
-    >>> log_det_rounds(5), log_det_rounds(401)[-3:]
-    ([1, 2, 3, 4, 5], [398, 400, 401])
+    Rewards are told when an update begins, or `at_once`. An update without a new reward is not made, nor one after the
+    last round. `watch` is called after every round.
     """
-    step = max(1, count // POINTS)
-    return sorted({*range(step, count + 1, step), *([count] if count else [])})
+    count = len(rounds)
+    arms, hidden = np.zeros(count, np.int64), np.ones(count, bool)
+    arrival = np.arange(1, count + 1) + (0 if delays is None else delays)
+    selecting, training = Stopwatch(), Stopwatch()
+    updates, ahead = list[int](), list[int]()
+    # The library's own policies decide the rounds up to an update in one call, which is the same and sooner done.
+    until_due = getattr(contestant, "select_until_due", None)
+
+    def tell(s: int) -> None:
+        contestant.observe(s + 1, rounds.contexts[s], int(arms[s]), float(rounds.rewards[s, arms[s]]))
+
+    for t in range(1, count + 1):
+        contexts = rounds.contexts[t - 1]
+        with selecting:
+            if until_due is not None:
+                ahead = ahead or until_due(rounds.contexts[t - 1 :])
+            chosen = ahead.pop(0) if ahead else contestant.select(contexts)
+        arms[t - 1] = _checked(chosen, len(contexts), t)
+        if at_once:
+            with selecting:
+                tell(t - 1)
+        watch(t)
+        if t == count or ahead or len(updates) >= (batches or count) - 1 or not contestant.due(t):
+            continue
+        arrived = np.flatnonzero(hidden[:t] & (arrival[:t] <= t))
+        if len(arrived):
+            with training:
+                for s in () if at_once else arrived[np.argsort(arrival[arrived], kind="stable")]:
+                    tell(int(s))
+                contestant.update()
+            hidden[arrived] = False
+            updates.append(t)
+    return Played(rounds, arms, updates, selecting, training)
+
+
+def play_policy(policy: Policy, rounds: Rounds, watch: Callable[[int], None] = lambda t: None) -> Played:
+    """Play a policy of the library round by round, each reward observed at once."""
+    return play(OneByOne(policy), rounds, at_once=True, watch=watch)
+
+
+def _checked(chosen: Any, arms: int, t: int) -> int:
+    try:
+        arm = operator.index(chosen)
+    except TypeError as error:
+        raise WrongContestant(f"select must give an arm, a whole number 0 … {arms - 1}; got {chosen!r}.") from error
+    if not 0 <= arm < arms:
+        raise WrongContestant(f"select must give an arm 0 … {arms - 1}; got {arm} in round {t}.")
+    return arm

@@ -125,6 +125,15 @@ class Record:
     def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]]) -> None:
         """Raise MixedRecords if the records, and those of cells to be played, do not belong in one folder."""
 
+    @classmethod
+    def of_object(cls, text: str) -> list[Self] | None:
+        """Return the records of a file that is one JSON object; None if it is not, as all files are today."""
+        return None
+
+    def packed(self) -> dict[str, Any]:
+        """Return its JSON as a file of many records keeps it: whole, unless a kind knows what it can leave out."""
+        return self.data
+
     id = Stored(str, "id")
     """The cell's readable name."""
     asked = Stored(dict[str, Any], "asked")

@@ -85,12 +85,6 @@ class Store(Generic[AnyRecord]):
                 found.refused.append(Refusal(path, str(error), self.record_type.advice))
         return found
 
-    def examine(self) -> Found[AnyRecord]:
-        """Return the same, or raise MixedRecords if the records do not belong together."""
-        found = self.find()
-        self._check_together(found.records, [])
-        return found
-
     def missing(self, cells: Iterable[AnyCell], *, replace: bool = False) -> tuple[list[AnyCell], list[Refusal]]:
         """Return the cells without a record, and all refused files; raise MixedRecords before anything is changed.
 
@@ -114,7 +108,7 @@ class Store(Generic[AnyRecord]):
                 f"{_difference(first, asked[first.id][1])}. Use another --out, or --replace to play them "
                 "again."
             )
-        self._check_together(fitting, [description for _, description in asked.values()])
+        check_together(self.folder, self.record_type, fitting, [description for _, description in asked.values()])
         places = {self.path(name) for name in asked}
         for file in found.refused:
             if file.path in places:
@@ -123,12 +117,6 @@ class Store(Generic[AnyRecord]):
             self.path(record.id).unlink()
         done = {record.id for record in fitting}
         return [cell for name, (cell, _) in asked.items() if name not in done], found.refused
-
-    def _check_together(self, records: Sequence[AnyRecord], planned: Iterable[dict[str, Any]]) -> None:
-        try:
-            self.record_type.check_together(records, planned)
-        except MixedRecords as error:
-            raise MixedRecords(f"{self.folder}: {error}") from None
 
     def _files(self) -> tuple[list[Path], list[Refusal]]:
         """Return the files that should be records, and the folders that cannot be looked into."""
@@ -151,6 +139,16 @@ class Store(Generic[AnyRecord]):
         if path != self.path(record.id):
             raise Malformed(f"it is the record of {record.id}, which belongs at {self.path(record.id)}")
         return record
+
+
+def check_together(
+    place: Path, kind: type[AnyRecord], records: Sequence[AnyRecord], planned: Sequence[dict[str, Any]] = ()
+) -> None:
+    """Raise MixedRecords, which names the place, if records there do not belong together."""
+    try:
+        kind.check_together(records, planned)
+    except MixedRecords as error:
+        raise MixedRecords(f"{place}: {error}") from None
 
 
 def run_cells(

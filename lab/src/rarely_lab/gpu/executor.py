@@ -11,21 +11,19 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from queue import SimpleQueue
 from typing import Any, ClassVar
 
-import numpy as np
-
 from rarely import RarelyError
-from rarely.extend import Array, IntArray
+from rarely.extend import Array
 from rarely.runs.processes import side_by_side
 from rarely.worlds.protocol import Rounds, World
 from rarely_lab.engine import cell as runs
 from rarely_lab.engine.executor import executor_of
-from rarely_lab.engine.play import Played, Stopwatch, log_det_rounds
-from rarely_lab.reproduce.cells import CAUSES, Cell
+from rarely_lab.engine.play import Played, Stopwatch
+from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.records import Record, content_of
 from rarely_lab.reproduce.setup import policy_of, world_of
 
@@ -177,16 +175,18 @@ def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> 
         updates = [
             [lockstep.Update(t, True, value, 0, "") for t, value in enumerate(each[:-1], 1)] for each in log_dets
         ]
-        played: Any = zip(arms, log_dets, updates, [None] * len(cells), strict=True)
+        replicas: Any = zip(arms, log_dets, updates, [None] * len(cells), strict=True)
     else:
         engine = lockstep.Lockstep(policies, rounds, device)
-        played = [(r.arms, r.log_dets, r.updates, r.near_ties) for r in engine.play()]
+        replicas = [(r.arms, r.log_dets, r.updates, r.near_ties) for r in engine.play()]
         selecting, training = engine.seconds["selecting"], engine.seconds["training"]
     wall = time.perf_counter() - start
     shares = [Stopwatch(seconds / len(cells), seconds / len(cells)) for seconds in (selecting, training)]
     results = []
-    for cell, run, (chosen, growth, made, near) in zip(cells, rounds, played, strict=True):
-        content = _content(cell, run, chosen, growth, made, shares, wall / len(cells))
+    for cell, run, (chosen, growth, made, near) in zip(cells, rounds, replicas, strict=True):
+        played = Played(run, chosen, [update.round for update in made], *shares)
+        logs = partial(_after, growth)
+        content = content_of(played, made, logs, cell.configuration.cause, wall / len(cells))
         content["environment"] |= {"engine": "gpu", "device": _device_name(device)}
         if near is not None:
             content["near_ties"] = near
@@ -195,19 +195,8 @@ def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> 
     return results
 
 
-def _content(
-    cell: Cell,
-    run: Rounds,
-    arms: IntArray,
-    log_dets: Array,
-    updates: Sequence[Any],
-    shares: list[Stopwatch],
-    wall: float,
-) -> dict[str, Any]:
-    points = [(0, 0.0), *((t, float(log_dets[t - 1])) for t in log_det_rounds(len(run)))]
-    right, reward = float(np.mean(arms == run.best)), float(run.paid(arms).sum())
-    played = Played(updates, run.regrets(arms), reward, right, points, *shares)
-    return content_of(played, CAUSES.get(cell.configuration.kind, "every round"), wall)
+def _after(log_dets: Array, t: int) -> float:
+    return float(log_dets[t - 1])
 
 
 def _device_name(device: str) -> str:

@@ -11,13 +11,10 @@ from rarely.worlds import Rounds
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely_lab.engine import cell as runs
-from rarely_lab.engine.play import play
+from rarely_lab.engine.play import play_policy
 from rarely_lab.reproduce.config import Problem
-from rarely_lab.reproduce.records import Record, content_of
+from rarely_lab.reproduce.records import Record, content_of, log_det_rounds
 from rarely_lab.reproduce.setup import Setup, policy_of, world_of
-
-CAUSES = {"fixed": "grid", "adaptive": "determinant", "default": "pace"}
-"""Why an update of a configuration came when it came."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,16 @@ class Cell(Setup, runs.Cell):
     def play(self) -> dict[str, Any]:
         start = time.perf_counter()
         reset_peak_memory()
-        world = world_of(self)
-        played = play(policy_of(self, world), _rounds(world, self.seed, self.rounds))
-        return content_of(played, CAUSES.get(self.configuration.kind, "every round"), time.perf_counter() - start)
+        world, log_dets = world_of(self), dict[int, float]()
+        policy, noted = policy_of(self, world), {*log_det_rounds(self.rounds)}
+
+        def watch(t: int) -> None:
+            if t in noted:
+                log_dets[t] = policy.log_det
+
+        played = play_policy(policy, _rounds(world, self.seed, self.rounds), watch)
+        seconds = time.perf_counter() - start
+        return content_of(played, policy.updates, log_dets.__getitem__, self.configuration.cause, seconds)
 
     def work(self) -> float:
         """Predict how long it takes; an adaptive schedule is taken to use all of its budget."""

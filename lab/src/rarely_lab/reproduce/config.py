@@ -59,6 +59,11 @@ class Configuration:
         return self.kind in ("fixed", "adaptive")
 
     @property
+    def cause(self) -> str:
+        """Why its updates come when they come."""
+        return {"fixed": "grid", "adaptive": "determinant", "default": "pace"}.get(self.kind, "every round")
+
+    @property
     def same_everywhere(self) -> bool:
         """Whether no engine matters: LinUCB decides alike on each, and the default has one, and no rival."""
         return self.linear or self.kind == "default"

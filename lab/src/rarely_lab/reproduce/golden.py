@@ -19,7 +19,7 @@ import numpy as np
 from rarely.golden import FAMILIES as POLICIES
 from rarely.golden import Families, Family, Life, Stream, Trace, Watched
 from rarely.worlds import Cosine, Quadratic, Rounds, Table
-from rarely_lab.engine.play import play
+from rarely_lab.engine.play import play_policy
 from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Problem
 from rarely_lab.reproduce.setup import Setup, policy_of, world_of
 
@@ -73,10 +73,11 @@ def live(setup: Setup, nudge: float) -> Trace:
     world = world_of(setup)
     rounds = world.rounds(setup.seed, setup.rounds)
     nudged = Stream(rounds.contexts, rounds.means, rounds.rewards).nudged(nudge)
-    policy = Watched(policy_of(setup, world))
-    played = play(policy, Rounds(rounds.contexts, rounds.means, nudged.rewards))  # type: ignore[arg-type]
-    trace = policy.trace(rounds.means)
-    trace.numbers |= {"reward": played.reward, "right": played.right, "regret": float(played.regrets.sum())}
+    policy: Any = Watched(policy_of(setup, world))
+    played = play_policy(policy, Rounds(rounds.contexts, rounds.means, nudged.rewards))
+    trace: Trace = policy.trace(rounds.means)
+    trace.numbers |= {"regret": float(played.regrets.sum()), "right": float(np.mean(played.arms == rounds.best))}
+    trace.numbers["reward"] = float(played.rounds.paid(played.arms).sum())
     return trace
 
 

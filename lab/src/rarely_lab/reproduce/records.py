@@ -1,17 +1,13 @@
-"""One recorded run of an experiment: everything that tables, figures and claims are made of; and many in one file.
+"""One recorded run of an experiment: everything that tables, figures and claims are made of.
 
-    records.json.gz    {"format", "code", "worlds", "environments", "records", "digest"}
-
-`code` is that of all records, as in 0.3, or that of each golden family.
-
-The file is small, to be kept beside code: it has all that a report needs, and a digest of each original. A regret curve
-is thinned to the points that figures show, with the digest of the whole curve, so that equal runs are still known to be
-equal. log det Z is kept at its end alone. A report from the file is the report from the folder, letter by letter.
+In a packed file it is small, to be kept beside code: it has all that a report needs, and a digest of the original. A
+regret curve is thinned to the points that figures show, with the digest of the whole curve, so that equal runs are
+still known to be equal. log det Z is kept at its end alone. A report from the file is the report from the folder,
+letter by letter.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from collections import defaultdict
@@ -25,24 +21,24 @@ import numpy as np
 from rarely import InvalidInput
 from rarely.extend import Array
 from rarely.runs.provenance import describe, peak_memory
-from rarely.runs.sealed_json import DIGEST, Malformed, check_digest, read_json, sealed_text
-from rarely.runs.writing import write_file
-from rarely_lab.engine import store
+from rarely.runs.sealed_json import DIGEST, check_digest
+from rarely_lab.engine.packed import copy_records, read_packed
 from rarely_lab.engine.play import Played
 from rarely_lab.engine.record import FORMAT, MixedRecords, PolicyRecord, Stored, identity
+from rarely_lab.engine.store import Store as AnyStore
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.golden import FAMILIES, family_of
 
 CURVE_POINTS = 40
 """Of a curve that figures show."""
+LOG_DETS = 200
+"""Values of log det on record, about."""
 PER_VIEW = ("dim", "view", "constant", "context_scale")
 """What differs between the views of one world."""
-PUBLISHED = "rarely records 1"
-PLAIN = ("id", "regret", "reward", "right", "seconds", "wall", "peak_memory", "near_ties")
-"""Fields that are kept as they are; the last, where they are there, are of runs in lockstep."""
+ONE_OBJECT = "rarely records 1"
+"""The format of a file with all records in one JSON object, {"worlds", "environments", "records", …}, of 0.3."""
 SHORT = 16
 """Digits of a digest that are kept: enough to know a record again."""
-Found = store.Found["Record"]
 
 
 class Record(PolicyRecord):
@@ -101,8 +97,11 @@ class Record(PolicyRecord):
         """Its problem and reading."""
         return "/".join(self.id.split("/")[:2])
 
-    updates = Stored(list[int], "updates", "rounds")
-    """The rounds after which a new version came into use."""
+    @property
+    def updates(self) -> list[int]:
+        """The rounds after which a new version came into use."""
+        rounds = self.data["updates"]["rounds"]
+        return _every_round(rounds) if isinstance(rounds, int) else rounds
 
     @cached_property
     def configuration(self) -> Configuration:
@@ -126,6 +125,26 @@ class Record(PolicyRecord):
         known = self.data.get("curve_digest")
         return known or hashlib.sha256(json.dumps(self.data["curve"]).encode()).hexdigest()[:16]
 
+    def packed(self) -> dict[str, Any]:
+        """Return its JSON without the curve but for some points, and without most values of log det Z."""
+        data, at = self.data, self.updates
+        return {name: value for name, value in data.items() if name not in ("curve", DIGEST)} | {
+            "original": data.get("original") or data[DIGEST][:SHORT],
+            "curve_points": self.curve_points[1].tolist(),
+            "curve_digest": self.curve_digest,
+            "updates": data["updates"] | {"rounds": len(at) if at == _every_round(len(at)) else at, "log_det": []},
+            "log_det": [data["log_det"][0], data["log_det"][-1]],
+        }
+
+    @classmethod
+    def of_object(cls, text: str) -> list[Self] | None:
+        """Return the records that 0.3 published, which are as `packed` gives them but for what they share."""
+        if ONE_OBJECT not in text:
+            return None
+        content = json.loads(text)
+        check_digest(content)
+        return [cls(_expanded(kept, content)) for kept in content["records"]]
+
     @property
     def versions(self) -> int:
         """The number of versions that decided: one more than there were updates."""
@@ -148,18 +167,27 @@ def check_engines(played: Iterable[tuple[str, str]]) -> None:
             )
 
 
-Store = partial(store.Store[Record], record_type=Record)
+Store = partial(AnyStore[Record], record_type=Record)
 """The records of one folder of experiments."""
+_every_round = cache(lambda rounds: list(range(1, rounds + 1)))
+"""One list for all records: most update every round, and copies would take gigabytes."""
 
 
-def content_of(played: Played, cause: str, wall: float) -> dict[str, Any]:
-    """Return the content of a record; `cause` is why updates came when they came, `wall` the cell's seconds."""
-    updates = played.updates
+def content_of(
+    played: Played, updates: Sequence[Any], log_dets: Callable[[int], float], cause: str, wall: float
+) -> dict[str, Any]:
+    """Return the content of a record.
+
+    `updates` are the policy's `UpdateRecord`s or what has their names, `log_dets` gives log det Z − log det λI after a
+    round, `cause` is why updates came when they came, `wall` the cell's seconds.
+    """
+    rounds, arms, regrets = played.rounds, played.arms, played.regrets
+    selecting, training = played.selecting, played.training
     return {
-        "regret": float(played.regrets.sum()),
-        "curve": np.round(np.cumsum(played.regrets), 4).tolist(),
-        "reward": played.reward,
-        "right": played.right,
+        "regret": float(regrets.sum()),
+        "curve": np.round(np.cumsum(regrets), 4).tolist(),
+        "reward": float(rounds.paid(arms).sum()),
+        "right": float(np.mean(arms == rounds.best)) if len(rounds) else 0.0,
         "updates": {
             "cause": cause,
             "rounds": [u.round for u in updates if u.accepted],
@@ -167,20 +195,27 @@ def content_of(played: Played, cause: str, wall: float) -> dict[str, Any]:
             "attempts": sum(u.attempts for u in updates),
             "rejected": [[u.round, u.reason] for u in updates if not u.accepted],
         },
-        "log_det": [[t, round(value, 4)] for t, value in played.log_dets],
-        "seconds": _few_digits(selecting=played.selecting.seconds, training=played.training.seconds),
-        "wall": _few_digits(selecting=played.selecting.wall, training=played.training.wall, cell=wall),
+        "log_det": [[0, 0.0], *([t, round(log_dets(t), 4)] for t in log_det_rounds(len(rounds)))],
+        "seconds": _few_digits(selecting=selecting.seconds, training=training.seconds),
+        "wall": _few_digits(selecting=selecting.wall, training=training.wall, cell=wall),
         "peak_memory": peak_memory(),
         "environment": describe(),
     }
 
 
+def log_det_rounds(count: int) -> list[int]:
+    """Return the rounds after which log det is noted: about `LOG_DETS` of them, and the last.
+
+    >>> log_det_rounds(5), log_det_rounds(401)[-3:]
+    ([1, 2, 3, 4, 5], [398, 400, 401])
+    """
+    step = max(1, count // LOG_DETS)
+    return sorted({*range(step, count + 1, step), *([count] if count else [])})
+
+
 def _few_digits(**seconds: float) -> dict[str, float]:
     """Return four digits of each: more say nothing, and take space."""
     return {name: float(f"{value:.4g}") for name, value in seconds.items()}
-
-
-# --- published in one file
 
 
 def codes_of(records: Sequence[Record]) -> str | dict[str, str]:
@@ -190,104 +225,30 @@ def codes_of(records: Sequence[Record]) -> str | dict[str, str]:
     return {Record.golden_family(record.asked): record.numerics for record in records}
 
 
-def publish(records: Sequence[Record], path: Path) -> int:
-    """Write the records of one report into one file, and return its size in bytes."""
-    if not records:
-        raise InvalidInput("there are no records to publish.")
-    worlds, environments = list[Any](), list[Any]()
-    content = {
-        "format": PUBLISHED,
-        "code": codes_of(records),
-        "records": [_compact(r, worlds, environments) for r in records],
-        "worlds": worlds,
-        "environments": environments,
-    }
-    packed = gzip.compress(sealed_text(content).encode(), 9, mtime=0)
-    write_file(path, packed)
-    return len(packed)
-
-
 def unpack(path: Path, out: Path, configurations: Container[str], progress: Callable[[int, int], None]) -> int:
     """Copy published records into a folder, to be continued there, and return how many were not there yet.
 
-    `configurations` are those whose runs are copied, as in `read_published`; `progress` receives how many records of
-    how many are copied. Raises MixedRecords, before anything is written, if a version of the code with other numbers
-    made some of them.
+    `configurations` are those whose runs are copied, as `mushroom/paper/fixed-B40`; `progress` receives how many
+    records of how many are copied. Raises MixedRecords, before anything is written, if a version of the code with
+    other numbers made some of them.
     """
-    records, store = read_published(path, configurations), Store(out)
+    found = read_packed(path, Record)
+    if found.refused:
+        raise InvalidInput(f"{found.refused[0]} Publish the records again, with rarely report.")
+    records = [record for record in found.records if record.id.rpartition("/")[0] in configurations]
     if others := [record for record in records if record.numerics != Record.fingerprint(record.asked)]:
         family, code = Record.golden_family(others[0].asked), Record.fingerprint(others[0].asked)
         raise MixedRecords(
             f"{family} in {path} was made by code {others[0].made_by or others[0].code}, and this is {code}, whose "
             "numbers differ. Continue it with the version that made it, or play all of it anew without --from."
         )
-    new = [record for record in records if not store.path(record.id).exists()]
-    for done, record in enumerate(new, 1):
-        data = {"format": FORMAT, "kind": Record.kind, "original": record.data[DIGEST]} | record.data
-        store.write(Record({name: value for name, value in data.items() if name != DIGEST}), durable=False)
-        progress(done, len(new))
-    return len(new)
+    return copy_records(records, Store(out), progress)
 
 
-def read_published(path: Path, configurations: Container[str] | None = None) -> list[Record]:
-    """Return the records of such a file, as a report reads them; raise InvalidInput if it was changed.
-
-    `configurations` are those whose runs are returned, as `mushroom/paper/fixed-B40`; by default all.
-    """
-    try:
-        content = read_json(path)
-        if content.get("format") != PUBLISHED:
-            raise Malformed(f"format must be {PUBLISHED}; it is {content.get('format')!r}")
-        check_digest(content)
-        kept = (r for r in content["records"] if configurations is None or r["id"].rpartition("/")[0] in configurations)
-        return [_expanded(record, content) for record in kept]
-    except Malformed as error:
-        raise InvalidInput(f"{path} is refused: {error}. Publish the records again, with rarely report.") from error
-
-
-def _place(value: Any, among: list[Any]) -> int:
-    """Return where a value is in a list, and add it at the end if it is not there."""
-    if value not in among:
-        among.append(value)
-    return among.index(value)
-
-
-def _compact(record: Record, worlds: list[Any], environments: list[Any]) -> dict[str, Any]:
-    data, updates = record.data, record.data["updates"]
-    asked = data["asked"]
-    world = {name: asked[name] for name in ("problem", "world", "reading", "rounds")}
-    at = updates["rounds"]
-    every = at == list(range(1, len(at) + 1))
-    return {name: data[name] for name in PLAIN if name in data} | {
-        "world": _place(world, worlds),
-        "environment": _place(data["environment"], environments),
-        "configuration": asked["configuration"],
-        "seed": asked["seed"],
-        "original": data.get("original", data[DIGEST])[:SHORT],
-        "curve": record.curve_points[1].tolist(),
-        "curve_digest": record.curve_digest,
-        "updates": updates | {"rounds": len(at) if every else at, "log_det": []},
-        "log_det": [data["log_det"][0], data["log_det"][-1]],
-    }
-
-
-_every_round = cache(lambda rounds: list(range(1, rounds + 1)))
-"""One list for all records: most update every round, and copies would take gigabytes."""
-
-
-def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> Record:
-    asked = content["worlds"][kept["world"]] | {"configuration": kept["configuration"], "seed": kept["seed"]}
-    rounds = kept["updates"]["rounds"]
-    updates = kept["updates"] | {"rounds": _every_round(rounds) if isinstance(rounds, int) else rounds}
-    data = {name: kept[name] for name in PLAIN if name in kept} | {
-        "identity": identity(asked),
-        "code": code if isinstance(code := content["code"], str) else code[Record.golden_family(asked)],
-        "asked": asked,
-        "environment": content["environments"][kept["environment"]],
-        "curve_points": kept["curve"],
-        "curve_digest": kept["curve_digest"],
-        "updates": updates,
-        "log_det": kept["log_det"],
-        DIGEST: kept["original"],
-    }
-    return Record(data)
+def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a record in an object of many, which has worlds and environments by their place."""
+    asked = content["worlds"][kept.pop("world")] | {name: kept.pop(name) for name in ("configuration", "seed")}
+    code = code if isinstance(code := content["code"], str) else code[Record.golden_family(asked)]
+    head = {"format": FORMAT, "kind": Record.kind, "identity": identity(asked), "code": code, "asked": asked}
+    shared = {"environment": content["environments"][kept.pop("environment")], "curve_points": kept.pop("curve")}
+    return head | kept | shared

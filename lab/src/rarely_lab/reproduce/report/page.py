@@ -16,9 +16,10 @@ from rarely.pages.figures import drawn
 from rarely.pages.page import render
 from rarely.pages.svg import inline
 from rarely.runs.writing import make_folder, write_text
+from rarely_lab.engine.packed import pack, read_records
 from rarely_lab.engine.record import Refusal, describe_records, outdated
 from rarely_lab.reproduce.catalogue import GROWTH
-from rarely_lab.reproduce.records import Found, Record, Store, codes_of, publish, read_published
+from rarely_lab.reproduce.records import Record, codes_of
 from rarely_lab.reproduce.report import tables
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS, Judged
 from rarely_lab.reproduce.report.figures import figures
@@ -63,7 +64,7 @@ def write_report(
     `progress` receives how many figures of how many are drawn. `publish_to` is a file for the records in compact form,
     `markdown` one for claims and tables.
     """
-    found = Store(out).examine() if published is None else Found(read_published(published), [])
+    found, place = read_records(published or out, Record), out if published is None else published.parent
     comparisons = compare(found.records)
     if not comparisons:
         refused = "".join(f"\n{file}" for file in found.refused[:3])
@@ -72,13 +73,13 @@ def write_report(
         )
     make_folder(out / "figures")
     if publish_to is not None:
-        publish(found.records, publish_to)
+        pack(found.records, publish_to)
     judged = judge(comparisons)
     claims = {
         "claims": [claim.describe() for claim in judged],
         "machines": sorted({record.machine for record in found.records}),
         "code": codes_of(found.records),
-        "refused": {file.path.relative_to(out).as_posix(): file.reason for file in found.refused},
+        "refused": {file.path.relative_to(place).as_posix(): file.reason for file in found.refused},
     }
     write_text(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
     pictures: dict[str, str] = {}
@@ -90,7 +91,7 @@ def write_report(
     for stale in (out / "figures").glob("*.svg"):
         if stale.stem not in pictures:
             stale.unlink()
-    warnings = [*outdated(found.records), *found.warnings(out, "report")]
+    warnings = [*outdated(found.records), *found.warnings(place, "report")]
     write_text(out / "report.html", render_page(found.records, comparisons, judged, pictures, warnings))
     if markdown is not None:
         write_text(markdown, render_markdown(found.records, comparisons, judged, warnings))

@@ -24,8 +24,9 @@ from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import inline
 from rarely.runs.writing import write_text
+from rarely_lab.engine.packed import read_records
 from rarely_lab.reproduce.catalogue import QUICK, QUICK_CONFIGURATIONS
-from rarely_lab.reproduce.records import Record, Store
+from rarely_lab.reproduce.records import Record
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS
 from rarely_lab.reproduce.report.figures import draw_updates
 from rarely_lab.reproduce.report.page import NothingToReport
@@ -40,7 +41,7 @@ CAPTIONS = (
 
 def write_quick_page(out: Path) -> tuple[Path, list[Series]]:
     """Write the page of the quick runs in `out`, and return its path and what it shows."""
-    rows = summarise(Store(out).examine().records)
+    rows = summarise(read_records(out, Record).records)
     if not rows:
         raise NothingToReport(f"{out / 'records'} holds no quick runs; run: rarely reproduce --quick --out {out}.")
     path = out / "report.html"
