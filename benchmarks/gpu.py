@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from rarely.runs.provenance import cores
-from rarely_lab.engine.executor import executor_of
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.store import run_cells
 from rarely_lab.gpu.executor import GpuExecutor
 from rarely_lab.gpu.training import (
@@ -106,7 +106,7 @@ def arms(cells, jobs: int) -> None:
     start = time.perf_counter()
     mine = {r.id: r.record.data for r in GpuExecutor(jobs)(cells)}
     middle = time.perf_counter()
-    theirs = {r.id: r.record.data for r in executor_of(jobs)(cells)}
+    theirs = {r.id: r.record.data for r in LocalExecutor(jobs)(cells)}
     end = time.perf_counter()
     print(f"{len(cells)} cells: GPU {middle - start:.1f} s, {jobs} processes {end - middle:.1f} s", flush=True)
     for name, core in sorted(theirs.items()):

@@ -12,7 +12,7 @@ import numpy as np
 
 from rarely.runs.provenance import cores
 from rarely.worlds import World
-from rarely_lab.engine.executor import LokyExecutor
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.store import run_cells
 from rarely_lab.reproduce.catalogue import plan_cells
 from rarely_lab.reproduce.config import Problem
@@ -38,7 +38,7 @@ def main(out: Path, rounds: int = 500, runs: int = 3) -> Path:
     problem = Problem("waves", Waves(), hidden=40, ridge=0.01, beta=0.01, batches=(5, 20), log_ratios=(5, 20))
     patterns = ["linucb-intercept-r1-b1", "neuralucb", "fixed-*", "adaptive-*"]
     cells = plan_cells([problem], ["practical"], runs, rounds, patterns)
-    executor = LokyExecutor(cores())
+    executor = LocalExecutor(cores())
     failures = run_cells(cells, Store(out), executor, finished=lambda result: print(result.id, flush=True))
     for failure in failures:
         print(failure.id, failure.error)

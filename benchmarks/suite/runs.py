@@ -20,7 +20,7 @@ from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, NeuralUCB, Tra
 from rarely._core.types import Array
 from rarely.theory import NTK
 from rarely.worlds import Cosine, Rounds
-from rarely_lab.engine.executor import SerialExecutor
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.store import run_cells
 from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
 from rarely_lab.reproduce.records import Store
@@ -219,7 +219,7 @@ def runner(tell: Tell, *, rounds: int = 2000, runs: int = 2, patterns: tuple[str
                 run_cells(
                     cells,
                     Store(Path(name)),
-                    SerialExecutor(),
+                    LocalExecutor(None),
                     finished=lambda result: tell(f"{result.id} is played"),
                 )
             )

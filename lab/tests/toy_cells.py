@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rarely_lab.engine.cell import Cell
-from rarely_lab.engine.executor import LokyExecutor
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.record import MixedRecords, Record
 from rarely_lab.engine.store import Store, run_cells
 
@@ -85,7 +85,7 @@ def main(folder: str) -> None:
 
     @guarded
     def command() -> None:
-        run_cells(toys(40, "sleeps"), store_at(Path(folder)), LokyExecutor(2))
+        run_cells(toys(40, "sleeps"), store_at(Path(folder)), LocalExecutor(2))
 
     try:
         command()

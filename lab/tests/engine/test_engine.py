@@ -17,13 +17,13 @@ from rarely.runs import writing
 from rarely.runs.sealed_json import digest_of, sealed_text
 from rarely.runs.writing import CannotWrite, FolderBusy, lock_folder
 from rarely_lab.engine.cell import Result, play_cell
-from rarely_lab.engine.executor import SerialExecutor
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.packed import read_records
 from rarely_lab.engine.record import FORMAT, MixedRecords, identity
 from rarely_lab.engine.store import run_cells
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
-HERE = SerialExecutor()
+HERE = LocalExecutor(None)
 
 
 def contents(folder):

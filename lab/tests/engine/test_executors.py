@@ -10,22 +10,17 @@ from pathlib import Path
 import pytest
 
 import toy_cells
-from rarely_lab.engine.executor import LokyExecutor, SerialExecutor, executor_of
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.packed import read_records
 from rarely_lab.engine.store import run_cells
 from toy_cells import ToyCell, ToyRecord, store_at, toys
-
-
-def test_one_job_is_this_process_and_several_are_others():
-    assert executor_of(None) == SerialExecutor()
-    assert executor_of(1) == LokyExecutor(1)
 
 
 def test_a_killed_process_is_told_the_others_go_on_and_each_has_one_blas_thread(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     good = [*toys(4), ToyCell("fails")]
     bad = ToyCell("deadly", load=str(tmp_path / "deaths"))
-    failures = run_cells([*good[:3], bad, *good[3:]], store_at(tmp_path), LokyExecutor(2))
+    failures = run_cells([*good[:3], bad, *good[3:]], store_at(tmp_path), LocalExecutor(2))
     errors = {failure.id: failure.error for failure in failures}
     assert errors.keys() == {"deadly/seed0", "fails/seed0"}
     assert errors["fails/seed0"].startswith("ValueError: it rained (toy_cells.py, line ")

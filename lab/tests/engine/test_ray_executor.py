@@ -20,9 +20,8 @@ from rarely._core.errors import RarelyError
 from rarely.runs import ray_session
 from rarely.runs.ray_session import RETRIES, TASKS_PER_CORE
 from rarely_lab.engine.cell import Result
-from rarely_lab.engine.executor import SerialExecutor
+from rarely_lab.engine.executors import LocalExecutor, RayExecutor
 from rarely_lab.engine.packed import read_records
-from rarely_lab.engine.ray_executor import RayExecutor
 from rarely_lab.engine.store import run_cells
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
@@ -96,7 +95,7 @@ def run(ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_records_are_those_of_this_process_with_one_thread_each(run: Run, tmp_path: Path) -> None:
-    assert run_cells(HEALTHY, store_at(tmp_path), SerialExecutor()) == []
+    assert run_cells(HEALTHY, store_at(tmp_path), LocalExecutor(None)) == []
     theirs = {record.id: record for record in read_records(run.out, ToyRecord).records}
     for ours in read_records(tmp_path, ToyRecord).records:
         for part in ("asked", "identity", "code", "value"):
@@ -146,7 +145,7 @@ def test_ray_ends_with_the_run(run: Run, ray: Any) -> None:
 def test_ctrl_c_ends_ray(ray: Any) -> None:
     before = processes()
     code = (
-        "import ray, toy_cells; from rarely_lab.engine.ray_executor import RayExecutor\n"
+        "import ray, toy_cells; from rarely_lab.engine.executors import RayExecutor\n"
         "ray.cloudpickle.register_pickle_by_value(toy_cells)\n"
         "print('playing', flush=True); list(RayExecutor(1)(toy_cells.toys(10_000, 'sleeps')))"
     )

@@ -7,7 +7,7 @@ import pytest
 
 from rarely import RarelyError
 from rarely.worlds import Quadratic
-from rarely_lab.engine.executor import SerialExecutor
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.store import run_cells
 from rarely_lab.gpu import executor as engine
 from rarely_lab.reproduce.catalogue import plan_cells
@@ -40,7 +40,7 @@ def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):
     pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
     mine, theirs = Store(tmp_path / "gpu"), Store(tmp_path / "cpu")
     assert not run_cells(cells, mine, engine.GpuExecutor(1, device="cpu"))
-    assert not run_cells(cells, theirs, SerialExecutor())
+    assert not run_cells(cells, theirs, LocalExecutor(None))
     ours = {record.id: record for record in mine.find().records}
     for record in theirs.find().records:
         other = ours[record.id]

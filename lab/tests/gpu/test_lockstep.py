@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
 
+
 from rarely import BatchNeuralUCB, FixedGrid, LinUCB  # noqa: E402
 from rarely._core.inputs.scaling import ContextScale  # noqa: E402
 from rarely._core.model.network import Network  # noqa: E402
 from rarely._core.training.gradient_descent import TrainingPlan, train  # noqa: E402
-from rarely.worlds import Cosine, Quadratic, Table  # noqa: E402
+from rarely.worlds import Cosine, Quadratic, Rounds, Table  # noqa: E402
 from rarely_lab.engine.play import play_policy  # noqa: E402
 from rarely_lab.gpu import training  # noqa: E402
 from rarely_lab.gpu.linear import play_linear  # noqa: E402
-from rarely_lab.gpu.lockstep import Lockstep, fits  # noqa: E402
-from rarely_lab.gpu.scales import Scales  # noqa: E402
+from rarely_lab.gpu.lockstep import Lockstep  # noqa: E402
 from rarely_lab.reproduce.cells import Cell  # noqa: E402
 from rarely_lab.reproduce.config import Configuration, Problem  # noqa: E402
 from rarely_lab.reproduce.golden import setups  # noqa: E402
@@ -51,7 +51,6 @@ def compared(cells, precision):
     """Return replicas of the lockstep, the policies that played the same rounds one by one, and their log det Z."""
     runs = {cell.seed: world_of(cell).rounds(cell.seed, cell.rounds) for cell in cells}
     policies = [policy_of(cell, world_of(cell)) for cell in cells]
-    assert all(map(fits, policies))
     replicas = Lockstep(policies, [runs[cell.seed] for cell in cells], "cpu", precision).play()
 
     def one_by_one(cell):
@@ -103,38 +102,18 @@ def test_contexts_that_leave_their_scale_rebuild_z_as_the_core_does():
         np.testing.assert_array_equal(replica.arms, policy.history.arms)
 
 
-def test_policies_of_other_kinds_do_not_fit():
-    grid = FixedGrid(horizon=20, batches=2)
-    plain = {"training": 10, "beta": 0.1}
-    assert fits(BatchNeuralUCB(3, grid, **plain))
-    for other in ({}, {"within_batch": "running", **plain}, {"depth": 3, **plain}, {"preset": "code", **plain}):
-        assert not fits(BatchNeuralUCB(3, grid, **other))
-    assert not fits(BatchNeuralUCB(3, grid, ties="random", **plain))
-    assert not fits(LinUCB(3))
-
-
 @given(st.integers(0, 2**31), st.integers(1, 5), st.sampled_from([1, 3]), st.integers(0, 3))
-def test_scales_are_those_of_the_core(seed, dim, arms, constants):
-    generator, rounds = np.random.default_rng(seed), 40
+def test_contexts_are_scaled_as_the_core_scales_them(seed, dim, arms, constants):
+    generator, rounds = np.random.default_rng(seed), 30
     contexts = generator.normal(size=(rounds, arms, dim)) * generator.uniform(0.1, 9, dim) + generator.normal(size=dim)
     contexts[:, :, : min(constants, dim)] = 2.5
     contexts[25:] += generator.choice([0.0, 30.0])
-    ours = Scales(torch.from_numpy(contexts)[None], torch.zeros(1, dtype=torch.int64), constant=True)
-    theirs = ContextScale.start(dim, None, constant=True, fitted=True).prepared(contexts[0])
-    row, updates = torch.zeros(1, dtype=torch.int64), set(generator.integers(1, rounds, 6).tolist())
-    for t in range(1, rounds + 1):
-        np.testing.assert_allclose(
-            ours(torch.from_numpy(contexts[t - 1])[None], row)[0], theirs(contexts[t - 1]), rtol=1e-9, atol=1e-9
-        )
-        theirs = theirs.after(contexts[t - 1], 1)
-        done = torch.tensor([t])
-        ours.follow(row, done)
-        if t in updates:
-            fitted = theirs.fitted()
-            changed = ours.adopt(row, done, *ours.fitted(row, done))
-            assert bool(changed) == bool(theirs.changed_columns(fitted))
-            theirs = fitted
-        np.testing.assert_allclose(ours.spread[0], theirs.map.spread, rtol=1e-9)
+    scale = ContextScale.start(dim, None, constant=True, fitted=True).after(contexts[:20].reshape(-1, dim), 20)
+    zeros = np.zeros((rounds, arms))
+    policy = BatchNeuralUCB(dim, FixedGrid(rounds, 2), hidden=4, training=5, beta=0.1)
+    engine = Lockstep([policy], [Rounds(contexts, zeros, zeros)], "cpu")
+    ours = engine._scaled(torch.from_numpy(contexts)[None], [scale])[0]
+    np.testing.assert_allclose(ours.flatten(0, 1), scale(contexts.reshape(-1, dim)), rtol=1e-9, atol=1e-9)
 
 
 def theta(network, seed):
@@ -275,11 +254,12 @@ def test_linucb_in_lockstep_chooses_the_arms_of_the_core(intercept):
     runs = [world.rounds(seed, 50) for seed in (0, 1)]
     settings = [{"ridge": ridge, "beta": beta} for ridge in (0.001, 1.0) for beta in (0.01, 1.0)]
     policies = [LinUCB(4, intercept=intercept, **each) for each in settings for _ in runs]
-    arms, log_dets = play_linear(policies, runs * len(settings), "cpu")
-    for i, (policy, run) in enumerate(zip(policies, runs * len(settings), strict=True)):
+    replicas = play_linear(policies, runs * len(settings), "cpu")
+    for replica, policy, run in zip(replicas, policies, runs * len(settings), strict=True):
         play_policy(policy, run)
-        np.testing.assert_array_equal(arms[i], policy.history.arms)
-        assert log_dets[i, -1] == pytest.approx(policy.log_det, rel=1e-9)
+        np.testing.assert_array_equal(replica.arms, policy.history.arms)
+        assert replica.log_dets[-1] == pytest.approx(policy.log_det, rel=1e-9)
+        assert [u.round for u in replica.updates] == [u.round for u in policy.updates]
 
 
 def test_near_ties_are_counted():

@@ -13,7 +13,7 @@ from rarely._cli import app
 from rarely._core import native
 from rarely.worlds import Dataset, Table, World
 from rarely_lab.engine.cell import play_cell
-from rarely_lab.engine.executor import SerialExecutor
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.packed import read_records
 from rarely_lab.engine.play import play_policy
 from rarely_lab.engine.record import MixedRecords
@@ -115,7 +115,7 @@ def test_all_views_of_a_table_are_one_problem(tmp_path):
     rows = np.random.default_rng(0).normal(size=(20, 3))
     table = Problem("own", Table.of(rows, np.arange(20) % 2), hidden=8, steps=2, batches=(3,), log_ratios=(2.0,))
     every = plan_cells([table], PRESETS, 1, 20, ["linucb-r1-b1", "linucb-intercept-r1-b1", "fixed-*"])
-    assert run_cells(every, Store(tmp_path), SerialExecutor()) == []
+    assert run_cells(every, Store(tmp_path), LocalExecutor(None)) == []
     assert Store(tmp_path).missing(every) == ([], [])
     assert len(read_records(tmp_path, Record).records) == 3 * 3
 
@@ -166,10 +166,10 @@ def test_a_world_of_ones_own_is_played_and_told_apart_by_its_knobs(tmp_path):
     def asked(slope):
         return Cell(Problem("own", Plain(slope)), "raw", LINEAR, 0, 9)
 
-    assert run_cells([asked(1.0)], Store(tmp_path), SerialExecutor()) == []
+    assert run_cells([asked(1.0)], Store(tmp_path), LocalExecutor(None)) == []
     with pytest.raises(MixedRecords, match=r"world slope is 1\.0 on record, 2\.0 is asked for"):
         Store(tmp_path).missing([asked(2.0)])
-    (failure,) = run_cells([asked(float("nan"))], Store(tmp_path / "other"), SerialExecutor())
+    (failure,) = run_cells([asked(float("nan"))], Store(tmp_path / "other"), LocalExecutor(None))
     assert "finite" in failure.error
 
 
@@ -248,7 +248,7 @@ def test_runs_without_any_regret_are_reported(tmp_path):
 def test_the_quick_runs_are_five_policies_whose_numbers_are_shown_and_not_judged(tmp_path, monkeypatch):
     few = [replace(cell, rounds=30) for cell in quick_cells(runs=1)]
     monkeypatch.setattr("rarely_lab.commands.reproduce.quick_cells", lambda: few)
-    monkeypatch.setattr("rarely_lab.commands.reproduce.LokyExecutor", lambda jobs: SerialExecutor())
+    monkeypatch.setattr("rarely_lab.commands.reproduce.LocalExecutor", lambda jobs: LocalExecutor(None))
     result = call("reproduce", "--quick", "--out", tmp_path)
     assert result.exit_code == 0
     assert "judges nothing" in told(result)

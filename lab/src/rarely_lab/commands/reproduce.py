@@ -20,7 +20,7 @@ from rarely.extend.checks import check_choice
 from rarely.runs.provenance import cores
 from rarely.runs.writing import check_folder
 from rarely_lab.commands.progress import ShownProgress, say_refused
-from rarely_lab.engine.executor import Executor, LokyExecutor
+from rarely_lab.engine.executors import Executor, LocalExecutor
 from rarely_lab.engine.store import run_cells
 from rarely_lab.reproduce.catalogue import GROWTH, PAPER, PROBLEMS, TIMED, configurations, plan_cells, quick_cells
 from rarely_lab.reproduce.cells import Cell
@@ -89,9 +89,9 @@ def reproduce_command(
     if quick and (problems or preset or only or source):
         raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset, --only and --from.")
     check_folder(out)
-    executor: Executor = LokyExecutor(jobs or cores())
+    executor: Executor = LocalExecutor(jobs or cores())
     if engine == "ray":
-        from rarely_lab.engine.ray_executor import RayExecutor
+        from rarely_lab.engine.executors import RayExecutor
 
         executor = RayExecutor(jobs, address)
     if engine == "gpu":

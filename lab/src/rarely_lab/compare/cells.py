@@ -22,7 +22,7 @@ from rarely_lab.compare.problems import Problem, expand, find_problem
 from rarely_lab.compare.records import Record, Store, content_of
 from rarely_lab.engine import cell as runs
 from rarely_lab.engine.cell import Result
-from rarely_lab.engine.executor import executor_of
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.play import play
 from rarely_lab.engine.record import Refusal
 from rarely_lab.engine.store import run_cells
@@ -236,7 +236,7 @@ def compare(
     return run_cells(
         cells,
         Store(Path(out)),
-        executor_of(jobs),
+        LocalExecutor(jobs),
         replace=replace,
         started=lambda todo, refused: planned(cells, todo, skipped, refused),
         finished=finished,

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -20,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from rarely.runs.sealed_json import Malformed, read_json, reason_of, sealed_text
 from rarely.runs.writing import lock_folder, make_folder, write_file, writing
 from rarely_lab.engine.cell import Cell, Result
-from rarely_lab.engine.executor import Executor
+from rarely_lab.engine.executors import Executor
 from rarely_lab.engine.record import MixedRecords, Record, Refusal, check_id, identity
 
 SUFFIX = ".json.gz"
@@ -28,8 +26,6 @@ COMPRESSION = 4
 """Of gzip: its best takes four times as long for a tenth fewer bytes."""
 ASIDE = ".refused"
 """The suffix of a refused record once its cell is played again."""
-WRITERS = 4
-"""Records that are written at a time: a GPU plays hundreds of cells at once."""
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 AnyCell = TypeVar("AnyCell", bound=Cell)
@@ -172,34 +168,17 @@ def run_cells(
     with lock_folder(folder):
         todo, refused = store.missing(cells, replace=replace)
         started(todo, refused)
-        for result in _kept(todo, store, executor):
-            if result.record is None:
-                failures.append(result)
-            finished(result)
-    return failures
-
-
-def _kept(todo: Sequence[AnyCell], store: Store[Any], executor: Executor) -> Iterator[Result]:
-    """Yield results once their records are on disk; of an executor that plays many at once, some side by side."""
-    with ThreadPoolExecutor(WRITERS) as writers:
-        most = 2 * WRITERS if getattr(executor, "many_at_once", False) else 0
-        writing = deque[Future[Result]]()
         for result in executor(todo) if todo else ():
             if result.record is not None and result.record.code != result.record.fingerprint(result.record.asked):
                 # A machine of a cluster may have another version installed.
                 reason = "it was played by another version of the code; install the same everywhere"
                 result = Result(result.id, None, reason)
-            writing.append(writers.submit(_written, result, store))
-            while len(writing) > most:
-                yield writing.popleft().result()
-        while writing:
-            yield writing.popleft().result()
-
-
-def _written(result: Result, store: Store[Any]) -> Result:
-    if result.record is not None:
-        store.write(result.record)
-    return result
+            if result.record is None:
+                failures.append(result)
+            else:
+                store.write(result.record)
+            finished(result)
+    return failures
 
 
 def _put_aside(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The run engine's third way to play cells: those of the paper in lockstep on a GPU, the others on processors.
+"""Cells of the paper in lockstep on a GPU, the others on processors.
 
 Neural configurations of the presets `paper` and `practical` and all of LinUCB are played in lockstep. Preset `code`
 takes single samples in turn, and the library's default tunes itself with the core's own code: a GPU gains nothing on
@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from queue import SimpleQueue
-from typing import Any, ClassVar
+from typing import Any
 
 from rarely import RarelyError
-from rarely.extend import Array
 from rarely.runs.processes import side_by_side
-from rarely.worlds.protocol import Rounds, World
+from rarely.worlds import Rounds, World
 from rarely_lab.engine import cell as runs
-from rarely_lab.engine.executor import executor_of
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.play import Played, Stopwatch
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.records import Record, content_of
@@ -29,8 +28,6 @@ from rarely_lab.reproduce.setup import policy_of, world_of
 
 DRAWN_ALONE = 8
 """Runs that are drawn in this process; more are drawn side by side."""
-BLOCK = 64
-"""Rounds that a turn decides, at most."""
 ALONE = {"code", "default"}
 """The preset and the configuration that are played on processors."""
 SPARE = 0.8
@@ -57,40 +54,51 @@ class GpuExecutor:
     say: Callable[[str], object] = print
     """Hears of replicas that did not fit into memory."""
     device: str = "cuda"
-    many_at_once: ClassVar[bool] = True
 
     def __call__(self, cells: Sequence[runs.Cell]) -> Iterator[runs.Result]:
         if self.device == "cuda":
             _torch()
         groups, others = grouped(cells)
-        played, closed = SimpleQueue[runs.Result | BaseException | None](), threading.Event()
-        threading.Thread(target=self._play_groups, args=(groups, played, closed), daemon=True).start()
-        try:
-            ended = False
-            for result in executor_of(self.jobs)(others) if others else ():
-                yield result
-                ended = ended or (yield from _arrived(played, wait=False))
-            if not ended:
-                yield from _arrived(played, wait=True)
-        finally:
-            closed.set()
+        played, closed, ended = SimpleQueue[Any](), threading.Event(), threading.Event()
 
-    def _play_groups(self, groups: Sequence[list[Cell]], played: SimpleQueue[Any], closed: threading.Event) -> None:
-        """Play on the GPU what processors do not play meanwhile, and put a result, or an error, and at the end None."""
-        last, drawn = None, dict[int, Rounds]()
-        try:
-            for group in groups:
-                world, count = world_of(group[0]), group[0].rounds
-                if (world, count) != last:
-                    last, drawn = (world, count), {}
-                drawn |= _drawn(world, sorted({cell.seed for cell in group} - drawn.keys()), count, self.jobs)
-                for result in self._in_parts(group, drawn):
+        def play() -> None:
+            """Put the GPU's results as they come, an error if there is one, and at the end None."""
+            try:
+                for result in self._play_groups(groups):
                     played.put(result)
                     if closed.is_set():
                         return
-        except BaseException as error:  # for the thread that asked
-            played.put(error)
-        played.put(None)
+            except BaseException as error:  # for the thread that asked
+                played.put(error)
+            played.put(None)
+
+        def arrived(*, wait: bool) -> Iterator[runs.Result]:
+            while not ended.is_set() and (wait or not played.empty()):
+                if (result := played.get()) is None:
+                    ended.set()
+                elif isinstance(result, BaseException):
+                    raise result
+                else:
+                    yield result
+
+        threading.Thread(target=play, daemon=True).start()
+        try:
+            for result in LocalExecutor(self.jobs)(others) if others else ():
+                yield result
+                yield from arrived(wait=False)
+            yield from arrived(wait=True)
+        finally:
+            closed.set()
+
+    def _play_groups(self, groups: Sequence[list[Cell]]) -> Iterator[runs.Result]:
+        """Play groups one after another; runs of one world are drawn once."""
+        last, drawn = None, dict[int, Rounds]()
+        for group in groups:
+            world, count = world_of(group[0]), group[0].rounds
+            if (world, count) != last:
+                last, drawn = (world, count), {}
+            drawn |= _drawn(world, sorted({cell.seed for cell in group} - drawn.keys()), count, self.jobs)
+            yield from self._in_parts(group, drawn)
 
     def _in_parts(self, group: Sequence[Cell], drawn: dict[int, Rounds]) -> Iterator[runs.Result]:
         """Play a group as many replicas at a time as fit into memory, half as many where they do not."""
@@ -113,24 +121,14 @@ class GpuExecutor:
         """Return how many replicas fit: Z's factor, its factors, and the activations of a training."""
         if self.device != "cuda":
             return 2**20
+        from rarely_lab.gpu.lockstep import BLOCK
+
         rounds, problem, world = cell.rounds, cell.problem, world_of(cell)
         columns = world.dim + 1
         # A replica's factor of Z, twice more where it is copied to be solved, candidates, and the arrays of a training.
         each = 3 * rounds + 2 * columns + 14 * problem.hidden + 4 * BLOCK * world.arms
         numbers = 4 * columns**2 if cell.configuration.linear else rounds * each
         return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * numbers))
-
-
-def _arrived(played: SimpleQueue[Any], *, wait: bool) -> Generator[runs.Result, None, bool]:
-    """Yield the results that are there, or wait for all; raise the error of the thread that plays, if it had one."""
-    while wait or not played.empty():
-        one = played.get()
-        if one is None:
-            return True
-        if isinstance(one, BaseException):
-            raise one
-        yield one
-    return False
 
 
 def grouped(cells: Sequence[runs.Cell]) -> tuple[list[list[Cell]], list[runs.Cell]]:
@@ -170,34 +168,21 @@ def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> 
     start = time.perf_counter()
     policies: list[Any] = [policy_of(cell, world_of(cell)) for cell in cells]
     if cells[0].configuration.linear:
-        arms, log_dets = linear.play_linear(policies, rounds, device)
+        replicas: Sequence[Any] = linear.play_linear(policies, rounds, device)
         selecting, training = time.perf_counter() - start, 0.0
-        updates = [
-            [lockstep.Update(t, True, value, 0, "") for t, value in enumerate(each[:-1], 1)] for each in log_dets
-        ]
-        replicas: Any = zip(arms, log_dets, updates, [None] * len(cells), strict=True)
     else:
         engine = lockstep.Lockstep(policies, rounds, device)
-        replicas = [(r.arms, r.log_dets, r.updates, r.near_ties) for r in engine.play()]
+        replicas = engine.play()
         selecting, training = engine.seconds["selecting"], engine.seconds["training"]
-    wall = time.perf_counter() - start
+    wall = (time.perf_counter() - start) / len(cells)
     shares = [Stopwatch(seconds / len(cells), seconds / len(cells)) for seconds in (selecting, training)]
+    name = str(_torch().cuda.get_device_name()) if device == "cuda" else device
     results = []
-    for cell, run, (chosen, growth, made, near) in zip(cells, rounds, replicas, strict=True):
-        played = Played(run, chosen, [update.round for update in made], *shares)
-        logs = partial(_after, growth)
-        content = content_of(played, made, logs, cell.configuration.cause, wall / len(cells))
-        content["environment"] |= {"engine": "gpu", "device": _device_name(device)}
-        if near is not None:
-            content["near_ties"] = near
-        record = Record.of(cell.id, cell.describe(), content)
-        results.append(runs.Result(cell.id, record, seconds=wall / len(cells)))
+    for cell, run, replica in zip(cells, rounds, replicas, strict=True):
+        played = Played(run, replica.arms, [update.round for update in replica.updates], *shares)
+        content = content_of(played, replica.updates, replica.log_det_after, cell.configuration.cause, wall)
+        content["environment"] |= {"engine": "gpu", "device": name}
+        if replica.near_ties is not None:
+            content["near_ties"] = replica.near_ties
+        results.append(runs.Result(cell.id, Record.of(cell.id, cell.describe(), content), seconds=wall))
     return results
-
-
-def _after(log_dets: Array, t: int) -> float:
-    return float(log_dets[t - 1])
-
-
-def _device_name(device: str) -> str:
-    return str(_torch().cuda.get_device_name()) if device == "cuda" else device

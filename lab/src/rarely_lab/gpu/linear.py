@@ -8,27 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from rarely import LinUCB
-from rarely.extend import Array, IntArray
 from rarely.extend.provisional import TIE, state_of
 from rarely.worlds.protocol import Rounds
+from rarely_lab.gpu.replicas import Replica, Update, on_device
 
 
-def play_linear(policies: Sequence[LinUCB], runs: Sequence[Rounds], device: str) -> tuple[IntArray, Array]:
-    """Return the arms of every run, (R, T), and log det Z − log det λI after each round."""
-    rounds, _ = runs[0].rewards.shape
-    unlike = {id(run): run for run in runs}
-    place = {name: i for i, name in enumerate(unlike)}
-    scale: Any = state_of(policies[0]).current.learner
-    flat = [scale.scale(run.contexts.reshape(-1, run.contexts.shape[2])) for run in unlike.values()]
-    contexts, paid = (
-        torch.from_numpy(np.stack(arrays)).to(device)
-        for arrays in ([x.reshape(*runs[0].rewards.shape, -1) for x in flat], [run.rewards for run in unlike.values()])
-    )
-    which = torch.tensor([place[id(run)] for run in runs], device=device)
+def play_linear(policies: Sequence[LinUCB], runs: Sequence[Rounds], device: str) -> list[Replica]:
+    """Play all rounds of all runs."""
+    learner: Any = state_of(policies[0]).current.learner
+    contexts, paid, which = on_device(runs, learner.scale, torch.device(device))
     given = [policy.settings() for policy in policies]
     ridge, beta = (
         torch.tensor([float(each[name]) for each in given], dtype=torch.float64, device=device)
@@ -38,7 +29,7 @@ def play_linear(policies: Sequence[LinUCB], runs: Sequence[Rounds], device: str)
     inverse = torch.eye(columns, dtype=torch.float64, device=device) / ridge[:, None, None]
     moment, numbers = torch.zeros_like(inverse[:, 0]), torch.arange(paid.shape[2], device=device)
     arms, log_dets = [], []
-    for t in range(rounds):
+    for t in range(paid.shape[1]):
         x = contexts[which, t]
         image = x @ inverse
         variances = (image * x).sum(-1).clamp(min=0)
@@ -51,4 +42,8 @@ def play_linear(policies: Sequence[LinUCB], runs: Sequence[Rounds], device: str)
         moment.add_(paid[which, t, arm][:, None] * x[every, arm])
         arms.append(arm)
         log_dets.append(grown.log())
-    return torch.stack(arms, 1).cpu().numpy(), torch.stack(log_dets, 1).cumsum(1).cpu().numpy()
+    every_arm, growth = torch.stack(arms, 1).cpu().numpy(), torch.stack(log_dets, 1).cumsum(1).cpu().numpy()
+    replicas = [Replica(*one) for one in zip(every_arm, growth, strict=True)]
+    for replica in replicas:
+        replica.updates = [Update(t, True, value) for t, value in enumerate(replica.log_dets[:-1], 1)]
+    return replicas

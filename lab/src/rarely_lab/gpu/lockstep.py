@@ -6,8 +6,8 @@
 
 A turn decides the next rounds of all replicas at once: arms do not change Z within a batch, so a block of rounds is
 chosen together, and the first round that ends a batch is found afterwards. Replicas whose batch has ended wait for the
-others, and are then trained together, each on its own number of samples. The clock of every replica, its initial
-weights and all settings are the core's own.
+others, and are then trained together, each on its own number of samples. The clock of every replica, its scales, its
+initial weights and all settings are the core's own.
 
 Z and scores are in float64; training is in float32 on a GPU, whichever precision a preset has on a processor. Arms
 therefore agree with the core's but for rounds in which two arms are nearly tied, which are counted.
@@ -19,64 +19,47 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rarely import Policy
-from rarely.extend import Array, IntArray, RewardScale, UpperConfidence
-from rarely.extend.provisional import TIE, TRUSTED_ROUNDS, BatchClock, NetworkLearner, state_of
+from rarely.extend import Array, ContextScale, IntArray, RewardScale
+from rarely.extend.provisional import CLIP, TIE, BatchClock, state_of
 from rarely.worlds.protocol import Rounds
-from rarely_lab.gpu.executor import BLOCK
-from rarely_lab.gpu.scales import Scales
+from rarely_lab.gpu.replicas import Replica, Update, on_device, put
 from rarely_lab.gpu.training import Samples, Theta, train
 
+BLOCK = 64
+"""Rounds that a turn decides, at most."""
 NEARLY = 1e-5
 """Two arms are nearly tied if their scores differ by less than this part of the larger one, or of a reward's spread."""
 Factors = tuple[Tensor, Tensor, Tensor]
 
 
-class Update(NamedTuple):
-    """An update of a replica, with the names of `rarely.UpdateRecord`."""
-
-    round: int
-    accepted: bool
-    log_det: float
-    attempts: int
-    reason: str
-
-
 @dataclass
-class Replica:
-    """One run: what the core keeps of it, and what happened."""
+class NetworkReplica(Replica):
+    """A replica with what the core keeps of it."""
 
-    clock: BatchClock
-    arms: IntArray
-    log_dets: Array
-    """log det Z − log det λI after each round, (T,)."""
+    run: Rounds = field(kw_only=True)
+    clock: BatchClock = field(kw_only=True)
+    scale: ContextScale = field(kw_only=True)
     done: int = 0
     frozen: int = 0
     """Rounds decided, and those in the Z that bonuses come from."""
+    seen: int = 0
+    """Rounds that its scale has seen."""
     log_det: float = 0.0
     trained: bool = False
     """Whether other weights than θ_0 have decided."""
     near_ties: int = 0
-    updates: list[Update] = field(default_factory=list)
 
-
-def fits(policy: Policy) -> bool:
-    """Return whether a policy can be played in lockstep: printed training, upper bounds, frozen bonuses."""
-    state = state_of(policy)
-    learner = state.current.learner
-    if not isinstance(learner, NetworkLearner) or learner.plan.optimiser == "sgd":
-        return False
-    net, plain = learner.network, state.current.rule == UpperConfidence()
-    usual = net.depth == 2 and not net.biases and net.skip is None and net.scaling == "ntk"
-    whole = learner.clip is None and learner.training_rows is None and learner.plan.step_size is None
-    kept = state.history.forgetting is None and state.current.within_batch == "frozen" and not learner.plan.warm_start
-    return plain and usual and whole and kept and isinstance(policy.settings()["beta"], int | float)
+    def see(self) -> None:
+        """Let its scale see the rounds that it has decided."""
+        new = self.run.contexts[self.seen : self.done]
+        self.scale, self.seen = self.scale.after(new.reshape(-1, new.shape[2]), len(new)), self.done
 
 
 class Lockstep:
@@ -91,13 +74,16 @@ class Lockstep:
         self.plan, self.network = first.plan, first.network
         self.beta, self.standardises = float(policies[0].settings()["beta"]), first.standardise_rewards
         self.horizon, self.arms = runs[0].rewards.shape
-        self.replicas = [
-            Replica(state_of(policy).clock, np.zeros(self.horizon, np.int64), np.zeros(self.horizon))
-            for policy in policies
-        ]
+        self.replicas = []
+        for policy, learner, run in zip(policies, learners, runs, strict=True):
+            arms, log_dets, scale = np.zeros(self.horizon, np.int64), np.zeros(self.horizon), learner.scale
+            kept = {"run": run, "clock": state_of(policy).clock, "scale": scale.prepared(run.contexts[0])}
+            self.replicas.append(NetworkReplica(arms, log_dets, **kept))
         self.fits_scale = first.scale.fits
         self.dim, self.columns = first.scale.map.dim, first.scale.map.scaled_dim
-        self._load(runs, learners)
+        # A scale that is given is the same for all, and contexts come scaled by the core.
+        scaled = (lambda contexts: contexts) if self.fits_scale else first.scale
+        self.contexts, self.paid, self.run = on_device(runs, scaled, self.device)
         count, rows, units = len(policies), self.horizon, self.network.hidden
         first, last = (self._put([learner.initial[layer] for learner in learners]) for layer in (0, 1))
         self.initial = Theta(first, last[:, 0])
@@ -111,24 +97,8 @@ class Lockstep:
         self.reward_scale = torch.tensor([[0.0, 1.0]], dtype=torch.float64, device=self.device).repeat(count, 1)
         self.seconds = {"selecting": 0.0, "training": 0.0}
 
-    def _load(self, runs: Sequence[Rounds], learners: list[Any]) -> None:
-        """Put contexts and rewards on the device, those of a run once; with a given scale, scaled by the core."""
-        places: dict[int, int] = {}
-        contexts, rewards = [], []
-        for run, learner in zip(runs, learners, strict=True):
-            if id(run) not in places:
-                places[id(run)] = len(places)
-                flat = run.contexts.reshape(-1, self.dim)
-                scaled = flat if self.fits_scale else learner.scale(flat)
-                contexts.append(scaled.reshape(self.horizon, self.arms, -1))
-                rewards.append(run.rewards)
-        self.contexts, self.paid = self._put(contexts), self._put(rewards)
-        self.run = self._tensor([places[id(run)] for run in runs])
-        scales = Scales(self.contexts, self.run, constant=self.columns > self.dim) if self.fits_scale else None
-        self.scales: Scales | None = scales
-
     def _put(self, arrays: Any) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(np.stack(arrays), np.float64)).to(self.device)
+        return put(arrays, self.device)
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float64, device=self.device)
@@ -136,7 +106,7 @@ class Lockstep:
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, device=self.device)
 
-    def play(self) -> list[Replica]:
+    def play(self) -> list[NetworkReplica]:
         """Play all rounds of all replicas."""
         while True:
             start = time.perf_counter()
@@ -157,13 +127,13 @@ class Lockstep:
         """Decide the next rounds of some replicas, until the batch of each ends or the block does."""
         replicas = [self.replicas[i] for i in who]
         rows, done, most = self._tensor(who), self._tensor([r.done for r in replicas]), max(r.done for r in replicas)
-        follows = self._follows(replicas, rows)
+        follows = [r.scale.follows for r in replicas]
         block = 1 if any(follows) else BLOCK
         wanted = [min(r.clock.lookahead(r.done, r.log_det), self.horizon - r.done, block) for r in replicas]
         count, ahead = max(wanted), self._tensor(wanted)
         offsets = torch.arange(count, device=self.device)
         contexts = self.contexts[self.run[rows][:, None], (done[:, None] + offsets).clamp(max=self.horizon - 1)]
-        x = (contexts if self.scales is None else self.scales(contexts, rows)).flatten(1, 2)
+        x = self._scaled(contexts, [r.scale for r in replicas]).flatten(1, 2)
         values, factors = features(self.weights.of(rows), x)
         norms, solved = squared_norms(factors), None
         left = norms
@@ -186,18 +156,23 @@ class Lockstep:
         told = growth.cumsum(1).cpu().numpy(), arms.cpu().numpy(), near.cpu().numpy()
         kept = self._tensor(self._note(replicas, wanted, follows, *told))
         self._append(rows, done, kept, contexts, arms, new, known, triangle)
-        if self.scales is not None and any(follows):
-            self.scales.follow(rows, done + kept)
+        if any(follows):
             self._follow([i for i, follow in zip(who, follows, strict=True) if follow])
 
-    def _follows(self, replicas: list[Replica], rows: Tensor) -> list[bool]:
-        """Return whose scale follows the contexts of its first rounds."""
-        if self.scales is None or min(r.done for r in replicas) >= TRUSTED_ROUNDS:
-            return [False] * len(replicas)
-        return list(map(bool, self.scales.follows[rows].tolist()))
+    def _scaled(self, contexts: Tensor, scales: Sequence[Any]) -> Tensor:
+        """Scale contexts (R', …, d) as `ContextScale` does; those of a scale that is given are scaled already."""
+        if not self.fits_scale:
+            return contexts
+        shape, most = (len(scales), *(1,) * (contexts.dim() - 2), -1), CLIP / math.sqrt(self.dim)
+        parts = (self._put([getattr(scale.map, part) for scale in scales]) for part in ("center", "spread"))
+        center, spread = (part.view(shape) for part in parts)
+        scaled = ((contexts - center) / spread).clamp_(-most, most)
+        return torch.cat((scaled, torch.ones_like(scaled[..., :1])), -1) if self.columns > self.dim else scaled
 
     def _follow(self, who: list[int]) -> None:
         """Make Z anew on a scale that has followed a round; only then its log det is known."""
+        for i in who:
+            self.replicas[i].see()
         self._rebuild(who, self.weights)
         for r in (self.replicas[i] for i in who):
             r.log_dets[r.done - 1] = r.log_det
@@ -223,7 +198,7 @@ class Lockstep:
         return torch.where(tied, numbers, self.arms).amin(-1), near.any(-1)
 
     def _note(
-        self, replicas: list[Replica], wanted: list[int], follows: list[bool], growth: Array, arms: IntArray, near: Any
+        self, replicas: Any, wanted: list[int], follows: list[bool], growth: Array, arms: IntArray, near: Any
     ) -> list[int]:
         """Return how many of the decided rounds each replica keeps: those up to the one that ends its batch."""
         kept = []
@@ -272,7 +247,7 @@ class Lockstep:
         replicas, rows = [self.replicas[i] for i in who], self._tensor(who)
         most = max(r.done for r in replicas)
         inside = torch.arange(most, device=self.device) < self._tensor([r.done for r in replicas])[:, None]
-        x = self.chosen[rows, :most] if self.scales is None else self.scales(self.chosen[rows, :most], rows)
+        x = self._scaled(self.chosen[rows, :most], [r.scale for r in replicas])
         factors: Any = tuple(part * inside[..., None] for part in features(weights.of(rows), x)[1])
         matrix = gram(factors, factors)
         matrix.diagonal(dim1=1, dim2=2).add_(torch.where(inside, self.plan.ridge, 1.0))
@@ -289,14 +264,14 @@ class Lockstep:
         replicas, rows = [self.replicas[i] for i in due], self._tensor(due)
         most, counts = max(r.done for r in replicas), self._tensor([r.done for r in replicas])
         inside = torch.arange(most, device=self.device) < counts[:, None]
-        x, fitted = self.chosen[rows, :most], None
-        if self.scales is not None:
-            fitted = self.scales.fitted(rows, counts)
-            x = self.scales.apply(x, *fitted)
-        x = x * inside[..., None]
+        for r in replicas:
+            r.see()
+        fitted = [r.scale.fitted() for r in replicas]
+        x = self._scaled(self.chosen[rows, :most], fitted) * inside[..., None]
         rewards, scale = self.rewards[rows, :most], self.reward_scale[rows]
         if self.standardises:
-            scale = standard_scale(rewards, inside, counts)
+            fits = (RewardScale.fit(r.run.paid(r.arms)[: r.done]) for r in replicas)
+            scale = self._put([(one.center, one.spread) for one in fits])
         targets = (rewards - scale[:, :1]) / scale[:, 1:] * inside / self.network.output_scale
         planned = torch.float32 if self.plan.precision == "float32" else torch.float64
         outcome = train(
@@ -313,9 +288,12 @@ class Lockstep:
             for part, values in zip(whole, new, strict=True):
                 part[good] = values[outcome.accepted].to(part.dtype)
         self.reward_scale[good] = scale[outcome.accepted]
-        if self.scales is not None and fitted is not None:
-            parts = (part[outcome.accepted] for part in (counts, *fitted))
-            self._rescale(good[self.scales.adopt(good, *parts)].tolist())
+        rescaled = []
+        for i, r, fit, reason in zip(due, replicas, fitted, outcome.reasons, strict=True):
+            if not reason:
+                rescaled += [i] if r.scale.changed_columns(fit) else []
+                r.scale = fit
+        self._rescale(rescaled)
         for r, attempts, reason in zip(replicas, outcome.attempts.tolist(), outcome.reasons, strict=True):
             if not reason:
                 r.trained, r.frozen = True, r.done
@@ -347,12 +325,3 @@ def squared_norms(factors: Factors) -> Tensor:
     """Return ‖φ‖², (R, n)."""
     x, signals, units = (part.square().sum(-1) for part in factors)
     return x * signals + units
-
-
-def standard_scale(rewards: Tensor, inside: Tensor, counts: Tensor) -> Tensor:
-    """Return the center and spread of `RewardScale.fit` for each replica, (R, 2)."""
-    center = (rewards * inside).sum(1) / counts
-    spread = (((rewards - center[:, None]) * inside).square().sum(1) / counts).sqrt()
-    still = (spread <= 1e-12 * center.abs()) | (spread == 0)
-    plain = RewardScale()
-    return torch.stack((center, torch.where(still, plain.spread, spread)), 1)

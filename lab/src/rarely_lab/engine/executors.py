@@ -1,17 +1,51 @@
-"""Cells on Ray: one that starts and ends with the run on this machine, or a cluster.
+"""Where cells are played: in this process, side by side in processes with one BLAS thread each, or on Ray.
 
-A cluster needs this package installed on every machine, and no data: what cells share travels with them, once.
+An executor is called with cells and yields results as they come, in any order. A cluster of Ray needs this package
+installed on every machine, and no data: what cells share travels with them, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rarely.runs.processes import side_by_side
 from rarely.runs.ray_session import RETRIES, Call, connected, ended
 from rarely_lab.engine.cell import Cell, Result, play_cell
+
+Executor = Callable[[Sequence[Cell]], Iterator[Result]]
+"""Plays the cells, and yields a result for each as it ends."""
+
+
+@dataclass(frozen=True)
+class LocalExecutor:
+    """This machine: `jobs` processes with one BLAS thread each, or this one for None, whose BLAS may have many."""
+
+    jobs: int | None
+
+    def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
+        if self.jobs is None:
+            yield from map(play_cell, cells)
+            return
+        from loky.process_executor import BrokenProcessPool
+
+        left = {cell.id: cell for cell in cells}
+        while left:
+            try:
+                for result in side_by_side(play_cell, list(left.values()), self.jobs):
+                    del left[result.id]
+                    yield result
+            except BrokenProcessPool:
+                # A process was killed, for want of memory perhaps. The cells then in play are the first in the
+                # queue: alone, each shows whether it was the one.
+                for cell in list(left.values())[: self.jobs]:
+                    del left[cell.id]
+                    try:
+                        yield next(side_by_side(play_cell, [cell], 1))
+                    except BrokenProcessPool:
+                        yield Result(cell.id, None, "the process that played it was killed; is there enough memory?")
 
 
 @dataclass(frozen=True)
@@ -39,24 +73,18 @@ class RayExecutor:
         for cell in cells:
             key = id(getattr(cell, cell.shared_field)) if cell.shared_field else 0
             if key not in sent:
-                sent[key] = _send(ray, cell)
+                try:
+                    sent[key] = ray.put(cell.portable())
+                except Exception as error:
+                    sent[key] = error
             if isinstance(sent[key], Exception):
                 refused.append(Result(cell.id, None, _say(sent[key])))
             else:
                 yield cell.id, partial(play.remote, cell.with_shared(None), sent[key])
 
 
-def _send(ray: Any, cell: Cell) -> Any:
-    """Return what a cell shares with others as an object of Ray's store, or the error why it cannot be there."""
-    try:
-        return ray.put(cell.portable())
-    except Exception as error:
-        return error
-
-
 def _play(cell: Cell, shared: Any) -> Result:
-    whole: Cell = cell.with_shared(shared)
-    return play_cell(whole)
+    return play_cell(cell.with_shared(shared))
 
 
 def _outcome(ray: Any, ref: Any, name: str) -> Result:
