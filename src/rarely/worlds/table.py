@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -193,7 +193,6 @@ def _column(path: str | Path, label: str | int | None, header: list[str] | None,
     return at % width
 
 
-@cache
 def own_table(path: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> Table:
     """Read a table from a file, with its columns as they are named on a command line; `label` None is the last one."""
     lines = (line for _, line in read_lines(path, InvalidInput))
@@ -210,22 +209,13 @@ def own_table(path: str, label: str | None = None, ignore: tuple[str, ...] = ())
     return table
 
 
-@cache
 def sklearn_table(name: str) -> Table:
-    """Return a dataset that comes with scikit-learn: `digits`, `wine`, `breast_cancer`, `iris`."""
+    """Return a classification dataset that comes with scikit-learn: `digits`, `wine`, `breast_cancer`, `iris`."""
     try:
         datasets = import_module("sklearn.datasets")
     except ModuleNotFoundError as error:
         raise RarelyError(f"{name} comes with scikit-learn: pip install scikit-learn.") from error
-    load = getattr(datasets, f"load_{name}", None)
-    if load is None:
-        raise InvalidInput(f"scikit-learn has no load_{name}; try digits, wine, breast_cancer or iris.")
-    try:
-        bunch = load()
-    except TypeError as error:
-        raise InvalidInput(f"load_{name} of scikit-learn does not load a dataset: it needs arguments.") from error
-    if np.issubdtype(np.asarray(bunch.target).dtype, np.floating):
-        raise InvalidInput(f"{name} is a regression: its targets are numbers, not classes to choose between.")
+    bunch = getattr(datasets, f"load_{name}")()
     return Table.of(bunch.data, bunch.target)
 
 
