@@ -89,7 +89,7 @@ def test_a_study_from_a_file_with_stages(tmp_path):
     ("described", "says"),
     [
         ([], "JSON object"),
-        ({"policy": {"kind": "os.system"}}, "one of BatchNeuralUCB"),
+        ({"policy": {"kind": "os.system"}}, "a policy must be one of"),
         ({"policy": {"kind": "LinUCB"}}, "LinUCB: missing a required argument: 'dim'"),
         ({"policy": {"kind": "LinUCB", "dim": 2, "colour": 1}}, "unknown argument 'colour' for LinUCB"),
         ({"policy": {"kind": "LinUCB", "dim": 2}, "stages": [{"nome": "x"}]}, "Did you mean 'name'?"),
