@@ -349,8 +349,9 @@ class _Promises(_Case):
                 "copy.deepcopy": copy.deepcopy,
                 "pickle": lambda one: pickle.loads(pickle.dumps(one)),
             }
+            policy, contexts = self.policy(), self.contexts()
             for rounds in (0, 3, 6, 7, 15):
-                policy = self.lived(rounds)
+                _play(policy, contexts[policy.round : rounds])
                 for how, way in ways.items() if rounds == 7 else [*ways.items()][:1]:
                     when = f"after {how} in round {rounds}"
                     one, before = copy.deepcopy(policy), policy.fingerprint()
