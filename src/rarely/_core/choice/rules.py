@@ -269,7 +269,7 @@ def rule_from(rule: ChoiceRule, exploration: Mixture | ChoiceRule | None) -> Cho
     """Return a policy's rule, under the user's mixture if there is one, or the user's own rule in its place."""
     if exploration is None:
         return rule
-    if isinstance(exploration, ChoiceRule):
+    if isinstance(exploration, ChoiceRule) and not isinstance(exploration, MixedRule):
         return exploration
     if not isinstance(exploration, Mixture):
         came = shown(exploration)

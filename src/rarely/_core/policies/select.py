@@ -372,7 +372,8 @@ def rounds_at_once(current: Version, arms: int) -> int:
     most = max(1, current.covariance.block() // arms)
     if not current.uses_running:
         return most
-    if not current.covariance.additive:
+    # A joint rule reads the features of its own round alone.
+    if not current.covariance.additive or current.rule.joint:
         return 1
     # One reading of Z's factor for n rounds, t² numbers, against t·nK for each of them.
     return min(most, max(1, math.isqrt(2 * current.covariance.rounds // arms), MEASURED_TOGETHER // arms))
