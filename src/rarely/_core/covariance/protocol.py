@@ -92,7 +92,8 @@ def prices(widths: Widths, rounds: int, row: RowCost | None = None) -> dict[str,
     >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
     'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
     """
-    return {name: form.price(widths, rounds, row) for name, form in FORMS.items()}
+    exact_first = sorted(FORMS.items(), key=lambda item: (not item[1].exact, item[1].auto_rank or 0.0))
+    return {name: form.price(widths, rounds, row) for name, form in exact_first}
 
 
 @dataclass(frozen=True, slots=True)
