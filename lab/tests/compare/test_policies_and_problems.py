@@ -42,7 +42,7 @@ def own(tmp_path, monkeypatch):
 
 
 def plays(policy, *, batches=4, problem="needle", rounds=16):
-    result = play_cell(Cell(problem, policy, batches, 0, rounds, source=policy if ":" in policy else ""))
+    result = play_cell(Cell(problem, policy, batches, 0, rounds))
     assert result.record is not None, result.error
     return result.record
 
@@ -155,7 +155,7 @@ def test_misuse_of_policies_is_one_sentence(given, says):
 
 @pytest.mark.usefixtures("own")
 def test_a_factory_of_something_else_fails_in_its_own_cells():
-    result = play_cell(Cell("needle", "x", 4, 0, 16, source="x=my_policies:lacking"))
+    result = play_cell(Cell("needle", "x=my_policies:lacking", 4, 0, 16))
     assert result.record is None
     assert "must give an object with select, observe, due and update; it lacks select" in result.error
 
@@ -216,6 +216,7 @@ def test_absent_data_is_skipped_with_a_sentence(monkeypatch):
 
     plain = problems.find_world
     monkeypatch.setattr(problems, "find_world", absent)
+    find_problem.cache_clear()
     cells, skipped = Comparison(["shuttle", "needle", "wine"], ["linucb"], [5]).plan()
     assert {cell.problem for cell in cells} == {"needle"}
     assert skipped[0] == "shuttle is skipped: shuttle.trn is not here."

@@ -11,7 +11,9 @@ from rarely import InvalidInput
 from rarely.runs.sealed_json import read_json, sealed_text
 from rarely_lab.compare import Comparison, MixedRecords, compare, merge, read_records
 from rarely_lab.compare.records import Store
+from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.packed import pack
+from rarely_lab.engine.store import run_cells
 
 ASKED = Comparison(["needle"], ["linucb"], [3, None], seeds=2, rounds=20)
 
@@ -34,11 +36,11 @@ def test_a_run_resumes_with_what_is_missing_or_was_edited(played):
     assert "changed after it was written" in str(read_records(played).refused[0])
     told = []
 
-    def planned(cells, todo, skipped, refused):
-        told.append((len(cells), sorted(cell.id for cell in todo), len(refused)))
+    def started(todo, refused):
+        told.append((sorted(cell.id for cell in todo), len(refused)))
 
-    compare(ASKED, played, planned=planned)
-    assert told == [(4, ["needle/linucb/B3/seed0", "needle/linucb/B3/seed1"], 1)]
+    run_cells(ASKED.plan()[0], Store(played), LocalExecutor(None), started=started)
+    assert told == [(["needle/linucb/B3/seed0", "needle/linucb/B3/seed1"], 1)]
     assert {path: read_json(path)["regret"] for path in before} == before
     assert edited.with_name(edited.name + ".refused").exists()
 
@@ -53,10 +55,10 @@ def test_two_processes_give_the_records_of_one(played, tmp_path):
 @pytest.mark.parametrize("policy", ["linucb", "uniform"])
 def test_another_length_is_another_question(played, policy):
     """Also of a policy that has no record yet, and before it is played."""
-    played_cells = []
+    before = sorted(played.rglob("*"))
     with pytest.raises(MixedRecords, match=r"rounds is 20 on record|two problems called needle.*T = 20 and 30"):
-        compare(Comparison(["needle"], [policy], [3], seeds=1, rounds=30), played, finished=played_cells.append)
-    assert played_cells == []
+        compare(Comparison(["needle"], [policy], [3], seeds=1, rounds=30), played)
+    assert sorted(played.rglob("*")) == before
     with pytest.raises(MixedRecords, match=r"two problems called needle.*T = 20 and 30"):
         merge([_folder(played.parent / "b", record("needle", "x", 5, 0, rounds=30))], played)
 

@@ -19,9 +19,9 @@ def clock(monkeypatch):
 
 
 def test_the_time_left_follows_from_the_work_that_is_done(clock):
-    shown = progress.ShownProgress("a run")
+    shown = progress.ShownProgress("a run", 0)
     assert shown.line() == "reading records"
-    shown.started(CELLS, kept=0)
+    shown.started(CELLS)
     shown.finished(Result(CELLS[0].id, None, "it rained"))
     assert "not known yet" in shown.line()  # a failure tells nothing
     for cell in CELLS[1:5]:
@@ -39,8 +39,8 @@ def test_the_start_of_processes_is_no_pace(clock):
     """Five seconds until the first of a hundred cells that take 0.1 s each: that is not eight minutes for all."""
     cells = plan_cells([PROBLEMS["cosine"]], ["code"], runs=200, rounds=50)
     cells = [cell for cell in cells if cell.work() == cells[0].work()][:100]
-    shown = progress.ShownProgress("a run")
-    shown.started(cells, kept=0)
+    shown = progress.ShownProgress("a run", 0)
+    shown.started(cells)
     clock[0] = 5.0
     for cell in cells[:9]:
         clock[0] += 0.1
@@ -52,8 +52,8 @@ def test_the_start_of_processes_is_no_pace(clock):
 
 def test_after_three_times_the_first_cell_the_pace_is_known(clock):
     cells = plan_cells([PROBLEMS["cosine"]], ["code"], runs=200, rounds=50)
-    shown = progress.ShownProgress("a run")
-    shown.started(cells, kept=0)
+    shown = progress.ShownProgress("a run", 0)
+    shown.started(cells)
     for seconds in (5.0, 14.0):
         clock[0] = seconds
         shown.finished(Result(cells[0].id, Record({})))

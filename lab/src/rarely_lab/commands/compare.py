@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from rarely import InvalidInput
 from rarely.console import Jobs, Stages, console, guarded, say_loops
+from rarely.runs.provenance import cores
 from rarely.runs.writing import check_folder
-from rarely_lab.commands.progress import ShownProgress, say_refused
-
-if TYPE_CHECKING:
-    from rarely_lab.compare.cells import Cell, Comparison
-    from rarely_lab.engine.record import Refusal
+from rarely_lab.commands.progress import play_cells, say_refused
+from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_records
+from rarely_lab.compare.policies import find_policy
+from rarely_lab.compare.records import Store
+from rarely_lab.compare.scores import BOARDS
+from rarely_lab.engine.executors import LocalExecutor
+from rarely_lab.engine.packed import pack
 
 SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
 SEVERAL_POLICIES = ("neuralucb", "neuralts", "neuralepsilon", "linucb", "lints")
@@ -40,9 +42,11 @@ Budgets = Annotated[str | None, typer.Option(help="Values of B, as 5,20,T; T is 
 Quick = Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")]
 Merged = Annotated[
     list[Path] | None,
-    typer.Option(help="Copy the records of this folder or packed file to --out, and play nothing; may be repeated."),
+    typer.Option(
+        "--merge", help="Copy the records of this folder or packed file to --out, and play nothing; may be repeated."
+    ),
 ]
-Packed = Annotated[Path | None, typer.Option(help="Also write all records into this one file, to submit them.")]
+Packed = Annotated[Path | None, typer.Option("--pack", help="Also write all records into this one file.")]
 
 
 @guarded
@@ -57,10 +61,10 @@ def compare_command(
     quick: Quick = False,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
-    merge: Merged = None,
+    merged: Merged = None,
     replace: Annotated[bool, typer.Option("--replace", help="Play again what other code has played.")] = False,
     markdown: Annotated[Path | None, typer.Option(help="Also write the leaderboard to this file.")] = None,
-    pack: Packed = None,
+    packed: Packed = None,
     out: Annotated[Path, typer.Option(help="The folder for records and the page.")] = Path("compare"),
 ) -> None:
     """Compare policies under budgets of updates, and write a leaderboard.
@@ -76,20 +80,17 @@ def compare_command(
     - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
     - `rarely compare --merge board --out board` — write its page again
     """
-    if merge:
+    if merged:
         if problems or policy or budgets or quick or board:
             raise InvalidInput(
                 "--merge copies records and plays nothing; leave out problems, policies, budgets, --board."
             )
-        _merge(merge, out, markdown, pack)
+        _merge(merged, out, markdown, packed)
         return
     if (label or ignore) and not any(".csv" in name for name in problems or ()):
         raise InvalidInput("--label and --ignore are for a table of your own; name a file.csv.")
     check_folder(out)
     say_loops()
-    from rarely.runs.provenance import cores
-    from rarely_lab.compare.cells import Comparison
-
     if board is not None:
         if problems or quick or (seeds, rounds) != (10, 1000):
             raise InvalidInput("--board fixes problems, seeds and T; leave out all of them.")
@@ -104,20 +105,22 @@ def compare_command(
             label,
             tuple(ignore or ()),
         )
-    failed = _play(asked, out, jobs or cores(), replace)
-    incomplete = _show(out, markdown, pack, whole=len(asked.problems) if board else 0) or failed
+    cells, skipped = asked.plan()
+    for sentence in skipped:
+        console.print(escape(sentence))
+    what = "one policy on one run with one budget"
+    failed = play_cells(cells, Store(out), LocalExecutor(jobs or cores()), what, replace=replace)
+    if failed and not any((out / "records").rglob("*.gz")):
+        raise typer.Exit(1)
+    incomplete = _show(out, markdown, packed, whole=len(asked.problems) if board else 0) or failed
     if board is not None and policy:
-        ours = escape(str(pack or out))
+        ours = escape(str(packed or out))
         console.print(f"among others: rarely compare --merge leaderboard.jsonl.gz --merge {ours} --out both")
-    raise typer.Exit(int(incomplete))
+    raise typer.Exit(1 if incomplete else 0)
 
 
 def _board(name: str, policies: list[str] | None, budgets: str | None = None) -> Comparison:
     """Return what a board asks for: of its policies those whose packages are installed, of its budgets all but T."""
-    from rarely_lab.compare import Comparison, UnavailablePolicy
-    from rarely_lab.compare.policies import find_policy
-    from rarely_lab.compare.scores import BOARDS
-
     if name not in BOARDS:
         raise InvalidInput(f"no board is called {name!r}; there is {', '.join(BOARDS)}.")
     fixed = BOARDS[name]
@@ -135,28 +138,24 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
     return Comparison(fixed["tuned"] + fixed["untuned"], entered, chosen, **sizes)
 
 
-def _merge(folders: list[Path], out: Path, markdown: Path | None, pack: Path | None) -> None:
-    from rarely_lab.compare import merge
-
+def _merge(folders: list[Path], out: Path, markdown: Path | None, packed: Path | None) -> None:
     with Stages("reading records") as stages:
         found = merge(folders, out, partial(stages, "copying records"))
     console.print(f"{len(found.records)} records in {escape(str(out))}")
     if found.refused:
         say_refused(found.refused, f"{len(found.records)} records were merged" if found.records else "none is left")
-    if _show(out, markdown, pack) or found.refused:
+    if _show(out, markdown, packed) or found.refused:
         raise typer.Exit(1)
 
 
-def _show(out: Path, markdown: Path | None, pack: Path | None, whole: int = 0) -> bool:
+def _show(out: Path, markdown: Path | None, packed: Path | None, whole: int = 0) -> bool:
     """Pack the records of a folder, write its page, say what it shows, and return whether files were refused."""
-    from rarely_lab.compare import read_records
-    from rarely_lab.compare.page import write_leaderboard
-    from rarely_lab.engine.packed import pack as packed
+    from rarely_lab.compare.page import write_leaderboard  # which imports matplotlib
 
     with Stages("writing the page"):
-        if pack is not None and (records := read_records(out).records):  # first: a policy alone may have no page
-            packed(records, pack)
-            console.print(f"{len(records)} records packed: {escape(str(pack))}")
+        if packed is not None and (records := read_records(out).records):  # first: a policy alone may have no page
+            pack(records, packed)
+            console.print(f"{len(records)} records packed: {escape(str(packed))}")
         written = write_leaderboard(out, markdown)
     for place, row in enumerate(written.board.rows, 1):
         problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
@@ -169,29 +168,7 @@ def _show(out: Path, markdown: Path | None, pack: Path | None, whole: int = 0) -
 
 
 def _budgets(text: str) -> list[int | None]:
-    found: list[int | None] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        if part != "T" and not part.isdigit():
-            raise InvalidInput(f"--budgets must be whole numbers and T, separated by commas; got {part!r}.")
-        found.append(None if part == "T" else int(part))
-    return found
-
-
-def _play(asked: Comparison, out: Path, jobs: int, replace: bool) -> bool:
-    """Play the comparison, show how far it is, and return whether any cell failed."""
-    from rarely_lab.compare import compare
-
-    with ShownProgress("one policy on one run with one budget") as shown:
-
-        def planned(
-            cells: Sequence[Cell], todo: Sequence[Cell], skipped: Sequence[str], refused: Sequence[Refusal]
-        ) -> None:
-            for sentence in skipped:
-                console.print(escape(sentence))
-            shown.started(todo, len(cells) - len(todo), refused)
-
-        failures = compare(asked, out, jobs=jobs, replace=replace, planned=planned, finished=shown.finished)
-    shown.say_failures(failures)  # before the page, for which there may be nothing
-    if failures and not any((out / "records").rglob("*.gz")):
-        raise typer.Exit(1)
-    return bool(failures)
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if wrong := [part for part in parts if part != "T" and not part.isdigit()]:
+        raise InvalidInput(f"--budgets must be whole numbers and T, separated by commas; got {wrong[0]!r}.")
+    return [None if part == "T" else int(part) for part in parts]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from rarely.console import Shown, console, error_console, span
 from rarely_lab.engine.cell import Cell, Result
+from rarely_lab.engine.executors import Executor
 from rarely_lab.engine.record import Refusal
+from rarely_lab.engine.store import AnyCell, Store, run_cells
 
 NAMED_FILES = 20
 """Refused files named on the terminal; the report names all."""
@@ -29,25 +32,36 @@ def say_refused(refused: Sequence[object], consequence: str) -> None:
         error_console.print(f"  and {len(refused) - NAMED_FILES} more")
 
 
+def play_cells(
+    cells: Sequence[AnyCell], store: Store[Any], executor: Executor, what: str, *, replace: bool
+) -> list[Result]:
+    """Play cells, show how far they are, and return the results of those that failed; `what` says what a cell is."""
+    with ShownProgress(what, len(cells)) as shown:
+        failures = run_cells(cells, store, executor, replace=replace, started=shown.started, finished=shown.finished)
+    shown.say_failures(failures)
+    return failures
+
+
 class ShownProgress(Shown):
-    """What a run of cells tells; its methods are the callbacks of `run_cells`. `what` says what a cell is.
+    """What a run of so many cells tells; its methods are the callbacks of `run_cells`. `what` says what a cell is.
 
     The time left is the predicted work that is left, at the pace of the cells that are done on this machine.
     """
 
-    def __init__(self, what: str) -> None:
-        cells = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
-        super().__init__(cells, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    def __init__(self, what: str, cells: int) -> None:
+        counts = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
+        super().__init__(counts, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
         self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
         self._works, self._failed = dict[str, float](), dict[str, list[str]]()
         self._work = self._worked = self._seen = self._first = 0.0
-        self.all = self.done = 0
+        self.planned, self.all, self.done = cells, 0, 0
 
-    def started(self, todo: Sequence[Cell], kept: int, refused: Sequence[Refusal] = ()) -> None:
+    def started(self, todo: Sequence[Cell], refused: Sequence[Refusal] = ()) -> None:
         if refused:
             say_refused(refused, "cells asked for are played again, and their old files renamed")
         self._works = {cell.id: cell.work() for cell in todo}
         self._work, self._start, self.all = sum(self._works.values()), time.perf_counter(), len(todo)
+        kept = self.planned - len(todo)
         recorded = f", {kept} on record already" if kept else ""
         console.print(f"{len(todo)} cells to play (a cell is {self._what}){recorded}")
         self._bars.update(self._bar, total=self._work, all=self.all)

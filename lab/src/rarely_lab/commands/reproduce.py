@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,9 +19,8 @@ from rarely.extend import PresetName
 from rarely.extend.checks import check_choice
 from rarely.runs.provenance import cores
 from rarely.runs.writing import check_folder
-from rarely_lab.commands.progress import ShownProgress, say_refused
-from rarely_lab.engine.executors import Executor, LocalExecutor
-from rarely_lab.engine.store import run_cells
+from rarely_lab.commands.progress import play_cells, say_refused
+from rarely_lab.engine.executors import Executor, LocalExecutor, RayExecutor
 from rarely_lab.reproduce.catalogue import GROWTH, PAPER, PROBLEMS, TIMED, configurations, plan_cells, quick_cells
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.config import PRESETS, Problem
@@ -91,27 +90,25 @@ def reproduce_command(
     check_folder(out)
     executor: Executor = LocalExecutor(jobs or cores())
     if engine == "ray":
-        from rarely_lab.engine.executors import RayExecutor
-
         executor = RayExecutor(jobs, address)
     if engine == "gpu":
         from rarely_lab.gpu.executor import GpuExecutor
 
         executor = GpuExecutor(jobs or cores(), say=console.print)
-    if quick:
-        say_loops()
-        _play(quick_cells(), out, executor, replace, make_quick_page)
-        return
-    cells = _cells(_problems(problems), preset, runs, rounds, only)
+    cells = quick_cells() if quick else _cells(_problems(problems), preset, runs, rounds, only)
     say_loops()
     if source is not None:
         with Stages("reading published records") as stages:
             asked = {cell.id.rpartition("/")[0] for cell in cells}  # with all of their runs: the report is the better
             new = unpack(source, out, asked, partial(stages, "unpacking records"))
         console.print(f"{new} records of {escape(str(source))} are new in {escape(str(out))}")
-    with Stages("reading records"):
-        _check_engine(cells, out, gpu=engine == "gpu")
-    _play(cells, out, executor, replace, make_report)
+    if not quick:
+        with Stages("reading records"):
+            _check_engine(cells, out, gpu=engine == "gpu")
+    failures = play_cells(cells, Store(out), executor, "one configuration on one run", replace=replace)
+    (make_quick_page if quick else make_report)(out)
+    if failures:
+        raise typer.Exit(1)
 
 
 def _problems(names: list[str] | None) -> list[Problem]:
@@ -150,24 +147,6 @@ def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
     records = Store(out).find().records if networks else []
     found = [(r.series, r.engine) for r in records if not r.configuration.same_everywhere]
     check_engines([*found, *sorted(planned)])
-
-
-def _play(
-    cells: Sequence[Cell], out: Path, executor: Executor, replace: bool, report: Callable[[Path], object]
-) -> None:
-    with ShownProgress("one configuration on one run") as shown:
-        failures = run_cells(
-            cells,
-            Store(out),
-            executor,
-            replace=replace,
-            started=lambda todo, refused: shown.started(todo, len(cells) - len(todo), refused),
-            finished=shown.finished,
-        )
-    report(out)
-    if failures:
-        shown.say_failures(failures)
-        raise typer.Exit(1)
 
 
 @guarded

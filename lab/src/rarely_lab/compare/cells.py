@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from rarely import InvalidInput, RarelyError
 from rarely.extend.checks import check_whole
-from rarely.worlds import Rounds
-from rarely_lab.compare.policies import NAME, POLICIES, Entry, find_policy
-from rarely_lab.compare.problems import Problem, expand, find_problem
+from rarely_lab.compare.policies import NAME, POLICIES, Entry, find_policy, policy_name
+from rarely_lab.compare.problems import Problem, expand, find_problem, problem_name
 from rarely_lab.compare.records import Record, Store, content_of
 from rarely_lab.engine import cell as runs
 from rarely_lab.engine.cell import Result
 from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.play import play
-from rarely_lab.engine.record import Refusal
+from rarely_lab.engine.play import drawn, play
 from rarely_lab.engine.store import run_cells
 
 SELECTING, TRAINING = 1.5e-3, 4e-5
@@ -44,52 +42,40 @@ class Cell(runs.Cell):
     record_type: ClassVar[type[Record]] = Record
 
     problem: str
+    """As it is asked for: a name, or a CSV file."""
     policy: str
+    """Likewise: a name, or `NAME=module:factory`."""
     batches: int | None
     """B; None is T."""
     seed: int
     rounds: int
-    source: str = ""
-    """`NAME=module:factory`, if it is a user's policy."""
-    path: str = ""
-    """The CSV file, where the problem is one, the column of its class, and columns that are left out."""
     label: str | None = None
+    """The column of the class in a CSV file."""
     ignore: tuple[str, ...] = ()
+    """Columns of it that are left out."""
 
     @property
     def id(self) -> str:
-        return f"{self.problem}/{self.policy}/B{self.batches or 'T'}/seed{self.seed}"
-
-    def found_problem(self) -> Problem:
-        return find_problem(self.path or self.problem, self.label, self.ignore)
-
-    def found_policy(self) -> Entry:
-        return find_policy(self.source or self.policy)
+        return f"{problem_name(self.problem)}/{policy_name(self.policy)}/B{self.batches or 'T'}/seed{self.seed}"
 
     def describe(self) -> dict[str, Any]:
-        policy = {"name": self.policy, "text": self.found_policy().text}
+        problem, entry = find_problem(self.problem, self.label, self.ignore), find_policy(self.policy)
         numbers = {"batches": self.batches, "seed": self.seed, "rounds": self.rounds}
-        return {"problem": self.found_problem().describe(), "policy": policy, **numbers}
+        return {"problem": problem.describe(), "policy": {"name": entry.name, "text": entry.text}, **numbers}
 
     def play(self) -> dict[str, Any]:
-        problem, batches = self.found_problem(), self.batches or self.rounds
-        rounds = _rounds(self.path or self.problem, self.label, self.ignore, self.seed, self.rounds)
+        problem, batches = find_problem(self.problem, self.label, self.ignore), self.batches or self.rounds
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # budgets that end early and the like; the record has the updates
-            contestant = self.found_policy().make(problem.task(self.rounds, batches, self.seed))
-            played = play(contestant, rounds, batches, problem.delays(self.seed, self.rounds))
+            contestant = find_policy(self.policy).make(problem.task(self.rounds, batches, self.seed))
+            rounds, delays = drawn(problem, self.seed, self.rounds), problem.delays(self.seed, self.rounds)
+            played = play(contestant, rounds, batches, delays)
         return content_of(problem.family, played)
 
     def work(self) -> float:
         if self.policy.startswith(("uniform", "lin", "blce", "bayes", "vowpal", "elimination")):
             return SELECTING * self.rounds / 2
         return SELECTING * self.rounds + TRAINING * self.rounds * (self.batches or self.rounds)
-
-
-@lru_cache(maxsize=4)
-def _rounds(name: str, label: str | None, ignore: tuple[str, ...], seed: int, count: int) -> Rounds:
-    """Return the rounds of a run, drawn once for several policies."""
-    return find_problem(name, label, ignore).rounds(seed, count)
 
 
 @dataclass(frozen=True)
@@ -156,11 +142,8 @@ class Comparison:
                 left_out = f"B = {batches} is left out on {problem.name}, which has T = {rounds}"
                 skipped.append(f"{left_out}: T is for every round.")
                 continue
-            name = entry.model if batches is None else entry.name
-            csv = path if path.partition("+")[0].endswith(".csv") else ""
-            own = "" if entry.name in POLICIES else source
-            table = (csv, self.label, self.ignore) if csv else ()
-            cell = Cell(problem.name, name, batches, seed, rounds, own, *table)
+            policy = entry.model if batches is None and entry.name in POLICIES else source
+            cell = Cell(path, policy, batches, seed, rounds, self.label, self.ignore)
             cells.setdefault(cell.id, cell)
         if not cells:
             raise InvalidInput(f"nothing is left to play. {' '.join(dict.fromkeys(skipped))}".strip())
@@ -202,15 +185,7 @@ def _found(
     return found, skipped
 
 
-def compare(
-    comparison: Comparison,
-    out: str | Path,
-    *,
-    jobs: int | None = None,
-    replace: bool = False,
-    planned: Callable[[Sequence[Cell], Sequence[Cell], Sequence[str], Sequence[Refusal]], None] = lambda *_: None,
-    finished: Callable[[Result], None] = lambda result: None,
-) -> list[Result]:
+def compare(comparison: Comparison, out: str | Path, *, jobs: int | None = None, replace: bool = False) -> list[Result]:
     """Play every cell that has no record in `out` yet, and return the results of those that failed.
 
     Parameters
@@ -219,9 +194,6 @@ def compare(
         What is asked for; the folder for records; processes to play in, each with one BLAS thread; None: this one.
     replace
         Whether to play again what other code has played.
-    planned, finished
-        Called with all cells, those to be played, why some problems or policies are skipped, and the files that are
-        refused; and with what came of each cell.
 
     Examples
     --------
@@ -232,12 +204,4 @@ def compare(
     >>> failed
     []
     """
-    cells, skipped = comparison.plan()
-    return run_cells(
-        cells,
-        Store(Path(out)),
-        LocalExecutor(jobs),
-        replace=replace,
-        started=lambda todo, refused: planned(cells, todo, skipped, refused),
-        finished=finished,
-    )
+    return run_cells(comparison.plan()[0], Store(Path(out)), LocalExecutor(jobs), replace=replace)

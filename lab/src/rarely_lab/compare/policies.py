@@ -304,13 +304,23 @@ def find_policy(given: str) -> Entry:
             installed = {"sklearn": "scikit-learn"}.get(entry.package, entry.package)
             raise UnavailablePolicy(f"{given} needs {installed}, which is not installed: pip install it.") from error
         return entry
-    name, equals, source = given.rpartition("=")
+    source = given.rpartition("=")[2]
     if ":" not in source:
         raise InvalidInput(
             f"no policy is called {given!r}; there are {', '.join([*MODELS, 'uniform', *ADAPTERS])}, each "
             f"model also with @{', @'.join(SCHEDULES[1:])}, and your own as module:factory."
         )
-    return _own(name if equals else source.replace(":", "."), source)
+    return _own(policy_name(given), source)
+
+
+def policy_name(asked: str) -> str:
+    """Return the name of a policy as it is asked for.
+
+    >>> policy_name("linucb@fixed"), policy_name("mine=my_module:make"), policy_name("my_module:make")
+    ('linucb@fixed', 'mine', 'my_module.make')
+    """
+    name, equals, source = asked.rpartition("=")
+    return name if equals else source.replace(":", ".")
 
 
 def _own(name: str, source: str) -> Entry:

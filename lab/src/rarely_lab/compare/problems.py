@@ -13,6 +13,7 @@ paid; elsewhere it is the same world with another secret, that of another seed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -125,6 +126,7 @@ def expand(names: list[str]) -> list[str]:
     return list(found)
 
 
+@cache
 def find_problem(name: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> Problem:
     """Return a problem by its name; a table is read once in a process.
 
@@ -148,8 +150,16 @@ def find_problem(name: str, label: str | None = None, ignore: tuple[str, ...] = 
     base, _, variant = name.partition("+")
     if variant not in VARIANTS or name.endswith("+"):
         raise InvalidInput(f"a variant is +drift or +delay; got {name!r}.")
-    world = find_world(base, label, ignore)
     family = next((each for each, names in WORLD_SETS.items() if base in names), "gallery")
-    if base.endswith(".csv"):
-        base, family = Path(base).stem, "own"
-    return Problem(f"{base}+{variant}" if variant else base, world, family, variant)
+    family = "own" if base.endswith(".csv") else family
+    return Problem(problem_name(name), find_world(base, label, ignore), family, variant)
+
+
+def problem_name(asked: str) -> str:
+    """Return the name of a problem as it is asked for: that of a file without its folder and ending.
+
+    >>> problem_name("tables/mine.csv+drift"), problem_name("wheel-0.95")
+    ('mine+drift', 'wheel-0.95')
+    """
+    base, plus, variant = asked.partition("+")
+    return f"{Path(base).stem if base.endswith('.csv') else base}{plus}{variant}"

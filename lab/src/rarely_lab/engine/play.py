@@ -173,6 +173,16 @@ def play(
     return Played(rounds, arms, updates, selecting, training)
 
 
+_LAST: list[tuple[Any, int, int, Rounds]] = []
+
+
+def drawn(source: Any, seed: int, count: int) -> Rounds:
+    """Return the rounds of a run of a world or a problem, drawn once for several policies in a row."""
+    if not _LAST or _LAST[0][0] is not source or _LAST[0][1:3] != (seed, count):
+        _LAST[:] = [(source, seed, count, source.rounds(seed, count))]
+    return _LAST[0][3]
+
+
 def play_policy(policy: Policy, rounds: Rounds, watch: Callable[[int], None] = lambda t: None) -> Played:
     """Play a policy of the library round by round, each reward observed at once."""
     return play(OneByOne(policy), rounds, at_once=True, watch=watch)

@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from rarely.runs.provenance import reset_peak_memory
-from rarely.worlds import Rounds
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely_lab.engine import cell as runs
-from rarely_lab.engine.play import play_policy
+from rarely_lab.engine.play import drawn, play_policy
 from rarely_lab.reproduce.config import Problem
 from rarely_lab.reproduce.records import Record, content_of, log_det_rounds
 from rarely_lab.reproduce.setup import Setup, policy_of, world_of
@@ -47,7 +46,7 @@ class Cell(Setup, runs.Cell):
             if t in noted:
                 log_dets[t] = policy.log_det
 
-        played = play_policy(policy, _rounds(world, self.seed, self.rounds), watch)
+        played = play_policy(policy, drawn(world, self.seed, self.rounds), watch)
         seconds = time.perf_counter() - start
         return content_of(played, policy.updates, log_dets.__getitem__, self.configuration.cause, seconds)
 
@@ -70,13 +69,3 @@ class Cell(Setup, runs.Cell):
         """Return its problem with the table itself in place of the file that holds it."""
         source = self.problem.source
         return replace(self.problem, source=source.table()) if isinstance(source, Dataset) else self.problem
-
-
-_LAST: list[tuple[World, int, int, Rounds]] = []
-
-
-def _rounds(world: World, seed: int, count: int) -> Rounds:
-    """Return the rounds of a run, drawn once for several configurations in a row."""
-    if not _LAST or _LAST[0][0] is not world or _LAST[0][1:3] != (seed, count):
-        _LAST[:] = [(world, seed, count, world.rounds(seed, count))]
-    return _LAST[0][3]
