@@ -3,7 +3,7 @@
 python benchmarks/plain.py --seeds 20 --jobs 16                        # all plain arms, T = 2000, B = 20
 python benchmarks/plain.py --worlds plain gallery --batches 20 40      # the gallery too; rivals where arms are fixed
 python benchmarks/plain.py --worlds drifting magic+drift --memory none 50 200   # beside memories that are set
-python benchmarks/plain.py --worlds safe-or-risky --policies neuralucb neuralucb@loglog thompson --first-seed 0
+python benchmarks/plain.py --worlds safe-or-risky --policies default default@loglog thompson --first-seed 0
 
 Worlds and policies have the names of `rarely compare`; ucb1, elimination, thompson and thompson-beta, also with @fixed,
 @geometric or @loglog, play where arms are the same in every round.
@@ -30,20 +30,20 @@ import numpy as np
 from rarely import BatchNeuralUCB, Paced, Window
 from rarely_lab.compare import POLICIES, find_problem
 from rarely_lab.compare.contestant import Task
-from rarely_lab.compare.contestant import play as play_contestant
 from rarely_lab.compare.policies import GRIDS, LibraryContestant
 from rarely_lab.compare.problems import Problem, expand
+from rarely_lab.engine.play import play as play_contestant
 from suite.plain_arms import RIVALS
 from suite.studies import play_all, play_batches
 
 ROUNDS, FIRST_SEED = 2000, 95_000
-WAYS = ("neuralucb", "linucb", "ucb1", "elimination", "thompson", "thompson-beta")
+WAYS = ("default", "linucb", "ucb1", "elimination", "thompson", "thompson-beta")
 NAMES = [*POLICIES, *RIVALS, *(f"{rival}@{grid}" for rival in RIVALS for grid in GRIDS)]
 TASK = ("world", "policy", "rounds", "batches", "seed")
 
 
 def make(policy: str, task: Task, batches: int) -> Any:
-    """A policy of `rarely compare`, a rival, or the default with a memory that is set: "neuralucb+50"."""
+    """A policy of `rarely compare`, a rival, or the default with a memory that is set: "default+50"."""
     rival, _, grid = policy.partition("@")
     if rival in RIVALS:
         return RIVALS[rival](task, GRIDS[grid or "paced"](task.horizon, batches))
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/plain.jsonl"))
     given = parser.parse_args()
     problems = [find_problem(name) for name in expand(given.worlds)]
-    policies = [*given.policies, *(f"neuralucb+{memory}" for memory in given.memory)]
+    policies = [*given.policies, *(f"default+{memory}" for memory in given.memory)]
     tasks = [
         (problem.name, policy, problem.length(given.rounds), batches, seed)
         for seed in range(given.first_seed, given.first_seed + given.seeds)

@@ -42,7 +42,7 @@ def test_a_board_asks_for_all_of_it_and_for_a_policy_of_ones_own():
     assert asked.budgets == [5, 10, 20, 40, 100]
     assert compare._board("v1", ["linucb"], "20,T").budgets == [20, None]
     assert (asked.rounds, asked.seeds, asked.first_seed) == (2000, 20, V1["first_seed"])
-    assert "neuralucb" in compare._board("v1", None).policies
+    assert "default" in compare._board("v1", None).policies
     with pytest.raises(InvalidInput, match="no board is called 'v0'"):
         compare._board("v0", None)
     with pytest.raises(InvalidInput, match="has the budgets 5,10,20,40,100,T; choose among them, got 7"):

@@ -110,7 +110,7 @@ class Singly:
         self.select, self.observe, self.due, self.update = inner.select, inner.observe, inner.due, inner.update
 
 
-@pytest.mark.parametrize("name", ["linucb", "lints", "neuralucb@fixed"])
+@pytest.mark.parametrize("name", ["linucb", "lints", "default@fixed"])
 @pytest.mark.parametrize("problem", ["cosine", "wheel+delay"])
 def test_rounds_decided_in_one_call_are_those_decided_one_by_one(name, problem):
     found = find_problem(problem)

@@ -88,7 +88,7 @@ def test_a_policy_without_its_package_is_refused_by_name_and_skipped_among_all(m
         Comparison(["needle"], ["lightgbm"], [5]).plan()
     cells, skipped = Comparison(["needle"], ["all"], [5]).plan()
     assert any(sentence.startswith("lightgbm is skipped") for sentence in skipped)
-    assert {"uniform", "neuralucb@trigger"} <= {cell.policy for cell in cells}
+    assert {"uniform", "default@trigger"} <= {cell.policy for cell in cells}
 
 
 @pytest.mark.usefixtures("own")

@@ -128,6 +128,17 @@ def test_a_damaged_line_of_a_packed_file_is_refused_alone(tmp_path):
     assert [file.path.name for file in found.refused] == ["line 3", "line 4", "line 5"]
 
 
+@pytest.mark.parametrize(("old", "new"), [("neuralucb", "default"), ("neuralucb@fixed", "default@fixed")])
+def test_the_default_of_records_of_0_3_has_its_name_of_today(old, new, tmp_path):
+    others = [record(policy="neuralucb-uclaml"), record(policy="linucb@fixed")]
+    pack([record(policy=old), *others], tmp_path / "p.gz")
+    first, *rest = merge([tmp_path / "p.gz"], tmp_path / "out").records
+    assert (first.policy, first.id) == (new, f"p/{new}/B5/seed0")
+    assert first.data["identity"] == record(policy=new).data["identity"]
+    assert {one.policy for one in rest} == {one.policy for one in others}
+    assert ids(read_records(tmp_path / "out"))[0] == first.id
+
+
 @pytest.mark.parametrize("name", ["nowhere", "text"])
 def test_what_is_no_folder_of_records_is_refused(tmp_path, name):
     (tmp_path / "text").write_text("hello", encoding="utf-8")

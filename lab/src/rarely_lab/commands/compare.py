@@ -22,9 +22,9 @@ from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.packed import pack
 
 SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
-SEVERAL_POLICIES = ("neuralucb", "neuralts", "neuralepsilon", "linucb", "lints")
+SEVERAL_POLICIES = ("default", "neuralts", "neuralepsilon", "linucb", "lints")
 QUICK = ("cosine", "needle", "wheel")
-QUICK_POLICIES = ("neuralucb", "linucb", "uniform")
+QUICK_POLICIES = ("default", "linucb", "uniform")
 QUICK_ROUNDS, QUICK_SEEDS = 200, 3
 
 Problems = Annotated[
@@ -75,7 +75,7 @@ def compare_command(
 
     - `rarely compare --quick` — see what comes out
     - `rarely compare paper gallery --budgets 5,20,100 --out board` — some problems and budgets
-    - `rarely compare cosine+drift mine.csv --policy neuralucb --policy mine=my_module:make` — a policy of your own
+    - `rarely compare cosine+drift mine.csv --policy default --policy mine=my_module:make` — a policy of your own
     - `rarely compare --board v1 --policy mine=my_module:make --pack mine.jsonl.gz` — enter a policy of your own
     - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
     - `rarely compare --merge board --out board` — write its page again

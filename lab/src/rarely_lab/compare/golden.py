@@ -42,7 +42,7 @@ ROUNDS, BATCHES = 40, 3
 PROBLEMS = ("cosine", "wheel", "two-sided+delay", "cosine+drift")
 """With rows in blocks, with late rewards and with drift."""
 OF_MODEL = {
-    "neuralucb": "default",
+    "default": "default",
     "greedy": "default",
     "neuralts": "neural-ts",
     "neurallinear": "neural-linear",
@@ -53,9 +53,9 @@ OF_MODEL = {
 }
 """The policy's own family."""
 SEEDS = {
-    "neuralucb/two-sided+delay": 2,
-    "neuralucb@trigger/cosine": 1,
-    "neuralucb@loglog/cosine": 1,
+    "default/two-sided+delay": 2,
+    "default@trigger/cosine": 1,
+    "default@loglog/cosine": 1,
     "greedy/cosine": 1,
     "neuralts/wheel": 1,
     "neuralts@loglog/cosine": 1,
@@ -113,7 +113,7 @@ def lives(*names: str, problems: Sequence[str] = PROBLEMS, **makers: Callable[[T
 
 def _model(name: str) -> dict[str, Life]:
     # Of the wheel's five arms four pay the same: the default, which judges them by their own rewards, has near-ties.
-    left_out = {"neuralucb": ("wheel",), "greedy": PROBLEMS[1:]}.get(name, ())
+    left_out = {"default": ("wheel",), "greedy": PROBLEMS[1:]}.get(name, ())
     schedules = lives(f"{name}@trigger", f"{name}@loglog", problems=PROBLEMS[:1])
     return lives(name, problems=[problem for problem in PROBLEMS if problem not in left_out]) | schedules
 
@@ -206,8 +206,8 @@ FAMILIES = Families(
 def family_of(policy: str) -> str | None:
     """Return the family of a policy by its name; None for a user's own.
 
-    >>> family_of("neuralucb@fixed"), family_of("linucb-0.1-0.01"), family_of("mine")
-    ('compare/neuralucb', 'compare/linucb', None)
+    >>> family_of("default@fixed"), family_of("linucb-0.1-0.01"), family_of("mine")
+    ('compare/default', 'compare/linucb', None)
     """
     model = policy.partition("@")[0]
     if model not in MODELS and model not in ADAPTERS and model not in PAIRS and model != "uniform":

@@ -1,7 +1,7 @@
 """Policies by name: the library's, adapters of other packages, and your own as `module:factory`.
 
-neuralucb, linucb, …           a model of the library under `Paced`
-neuralucb@fixed                the same under another schedule: fixed, geometric, loglog, trigger
+default, linucb, …             a model of the library under `Paced`
+default@fixed                  the same under another schedule: fixed, geometric, loglog, trigger
 uniform                        any arm with the same probability
 linucb-0.1-0.01                LinUCB with λ = 0.1 and β = 0.01, or another pair of 0.001, 0.01, 0.1 and 1; the best of
                                them is the line `linucb-hindsight` of a leaderboard, beside `linucb` with λ = β = 1
@@ -130,7 +130,7 @@ def _of(kind: Callable[..., Policy], **settings: Any) -> MakePolicy:
 
 
 MODELS: dict[str, MakePolicy] = {
-    "neuralucb": _of(BatchNeuralUCB),
+    "default": _of(BatchNeuralUCB),
     "neuralts": _of(NeuralTS),
     "neurallinear": _of(NeuralLinear),
     "neuralepsilon": _of(NeuralEpsilonGreedy),

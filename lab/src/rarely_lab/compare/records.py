@@ -25,6 +25,8 @@ from rarely_lab.engine.play import Played
 from rarely_lab.engine.record import MixedRecords, PolicyRecord, Stored, identity
 
 Found = store.Found["Record"]
+RENAMED = {"neuralucb": "default"}
+"""Policies by their names in records of 0.3."""
 
 
 class Record(PolicyRecord):
@@ -39,6 +41,17 @@ class Record(PolicyRecord):
     kind: ClassVar[str] = "comparison"
     golden: ClassVar = FAMILIES
     advice: ClassVar[str] = "Run compare again to play its cell anew, or remove the file"
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Self:
+        """Return the record in a JSON object; the default, which 0.3 called neuralucb, has its name of today."""
+        record = super().read(data)
+        model, at, schedule = record.policy.partition("@")
+        if model not in RENAMED:
+            return record
+        name, (problem, _, run) = f"{RENAMED[model]}{at}{schedule}", record.id.split("/", 2)
+        asked = record.asked | {"policy": record.asked["policy"] | {"name": name}}
+        return cls(data | {"id": f"{problem}/{name}/{run}", "asked": asked, "identity": identity(asked)})
 
     @classmethod
     def golden_family(cls, asked: dict[str, Any]) -> str | None:
