@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rarely
-from rarely import BatchNeuralUCB, FixedGrid, NeuralTS, OnDemand, Paced
+from rarely import BatchNeuralUCB, FixedGrid, Mixture, NeuralTS, OnDemand, Paced
 from rarely._core.policies.additions import BOUND_WIDENING, OTHER_ARMS, OWN_REWARDS, ReturningArms
+from rarely.extend.provisional import VersionFunction
 
 
 def played(policy, stream, rewards, rounds=None):
@@ -114,3 +115,57 @@ def test_an_arm_without_rewards_is_tried():
     own = own.after_update(np.eye(3)[:1], np.array([5.0]), np.zeros(1), spread=1.0, horizon=100, disjoint=True)
     means, bonuses = own.override_scores(np.eye(3), np.zeros(3), np.full(3, 0.1), explores=True)
     assert np.argmax(means + bonuses) == 1
+
+
+def of_single_arms(seed, arms=8):
+    """A policy whose arms have returned, and the contexts of the arms, two of which it has never seen."""
+    rng, contexts, paid = np.random.default_rng(seed), np.eye(arms), np.linspace(0.9, 0.0, arms)
+    policy = BatchNeuralUCB(arms, OnDemand(), hidden=8, seed=seed, exploration=Mixture(0.1))
+    for _ in range(3):
+        for size in (arms - 2, *[3] * 15):  # all of them return from the second round on
+            some = rng.choice(arms - 2, size=size, replace=False)
+            decision = policy.select([contexts[some]])
+            policy.observe(decision, paid[some[decision.arm]] + 0.05 * rng.normal(size=1))
+        policy.update()
+    assert policy._state.current.override.decides
+    return policy, contexts
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_each_round_of_a_block_is_judged_by_itself(seed):
+    """An untried arm is compared with the best of its own round, and not with the best of the block."""
+    policy, contexts = of_single_arms(seed)
+    rng = np.random.default_rng(seed)
+    block = [contexts[rng.choice(8, size=size, replace=False)] for size in rng.integers(2, 4, size=30)]
+    scores, probabilities = policy.score(block), policy.probabilities(block)
+    for i, arms in enumerate(block):
+        alone = policy.score([arms])
+        np.testing.assert_array_equal(scores.means[i, : len(arms)], alone.means[0])
+        np.testing.assert_array_equal(scores.bonuses[i, : len(arms)], alone.bonuses[0])
+        drawn_from = copy.deepcopy(policy).select([arms]).probabilities[0]
+        np.testing.assert_array_equal(probabilities[i, : len(arms)], drawn_from)
+    version, even = VersionFunction.of(policy), np.array([arms[:2] for arms in block])
+    draws = rng.random(len(even))
+    whole = version.decide(even, draws, version.offered())
+    singly = [version.decide(even[[i]], draws[[i]], version.offered()) for i in range(len(even))]
+    np.testing.assert_array_equal(whole.arms, np.concatenate([each.arms for each in singly]))
+    np.testing.assert_array_equal(whole.probabilities, np.concatenate([each.probabilities for each in singly]))
+
+
+def test_the_sign_of_zero_makes_no_other_arm():
+    lives = []
+    for sign in (1.0, -1.0):
+        contexts, policy, paid = np.eye(4), BatchNeuralUCB(4, OnDemand(), hidden=8, seed=1), [0.1, 0.3, 0.5, 0.2]
+        rng, arms = np.random.default_rng(0), []
+        for round in range(30):
+            other = np.where(contexts == 0, sign * 0.0, contexts) if round % 2 else contexts
+            decision = policy.select([other] if round % 3 else other)
+            policy.observe(decision, np.take(paid, decision.arm) + 0.2 * rng.normal())
+            arms.append(int(np.squeeze(decision.arm)))
+            if round % 10 == 9:
+                policy.update()
+        lives.append((arms, policy.fingerprint(), policy._state.current.override is None))
+    assert lives[0] == lives[1]
+    assert not lives[0][2]
+    logged = BatchNeuralUCB.from_log([[-0.0, 1.0]], [1.0], schedule=OnDemand(), seed=0)
+    assert not np.signbit(logged.history.contexts).any()

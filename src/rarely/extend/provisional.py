@@ -3,7 +3,7 @@
 from rarely._core import errors, native, policies
 from rarely._core.choice.confidence_radius import FUNCTION
 from rarely._core.choice.gaussian_argmax import distribution
-from rarely._core.choice.rules import GRID, TIE, summing_to_one
+from rarely._core.choice.rules import GRID, ROUNDED, TIE, summing_to_one
 from rarely._core.covariance.cholesky import GrowingCholesky, announce_rounding, cholesky, ridge_solution
 from rarely._core.growable_array import GrowableArray, all_finite
 from rarely._core.inputs.arm_blocks import Crossed, Layout
@@ -46,6 +46,7 @@ __all__ = [
     "OFF_CENTER",
     "OFF_SPREAD",
     "POLICIES",
+    "ROUNDED",
     "SHRINK",
     "STABLE",
     "TIE",

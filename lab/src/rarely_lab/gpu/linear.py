@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rarely import LinUCB
-from rarely.extend.provisional import TIE, state_of
+from rarely.extend.provisional import ROUNDED, TIE, state_of
 from rarely.worlds.protocol import Rounds
 from rarely_lab.gpu.replicas import Replica, Update, on_device
 
@@ -35,8 +35,9 @@ def play_linear(policies: Sequence[LinUCB], runs: Sequence[Rounds], device: str)
         variances = (image * x).sum(-1).clamp(min=0)
         scores = (image @ moment[..., None])[..., 0] + beta[:, None] * variances.sqrt()
         best = scores.amax(-1, keepdim=True)
-        size = torch.maximum(scores.abs(), beta[:, None] * variances.sqrt()).amax(-1, keepdim=True).clamp(min=1.0)
-        arm = torch.where(scores >= best - TIE * size, numbers, len(numbers)).amin(-1)
+        apart, bonus = best - scores.amin(-1, keepdim=True), (beta[:, None] * variances.sqrt()).amax(-1, keepdim=True)
+        tolerance = TIE * torch.maximum(apart, bonus).clamp(min=1.0) + ROUNDED * scores.abs().amax(-1, keepdim=True)
+        arm = torch.where(scores >= best - tolerance, numbers, len(numbers)).amin(-1)
         grown, chosen = 1 + variances[every, arm], image[every, arm]
         inverse.sub_(chosen[:, :, None] * (chosen / grown[:, None])[:, None])
         moment.add_(paid[which, t, arm][:, None] * x[every, arm])

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from rarely import Policy
 from rarely.extend import Array, ContextScale, IntArray, RewardScale
-from rarely.extend.provisional import CLIP, TIE, BatchClock, state_of
+from rarely.extend.provisional import CLIP, ROUNDED, TIE, BatchClock, state_of
 from rarely.worlds.protocol import Rounds
 from rarely_lab.gpu.replicas import Replica, Update, on_device, put
 from rarely_lab.gpu.training import Samples, Theta, train
@@ -190,10 +190,10 @@ class Lockstep:
         means = center + spread * self.network.output_scale * values
         scores = (means + self.beta * (left.clamp(min=0) / self.plan.ridge).sqrt()).unflatten(1, (count, self.arms))
         prior = (self.beta * (norms / self.plan.ridge).sqrt()).unflatten(1, (count, self.arms))
-        size = torch.maximum(scores.abs(), prior).amax(-1).maximum(spread)
-        best = scores.amax(-1)
-        tied = scores >= (best - TIE * size)[..., None]
-        near = (scores >= (best - NEARLY * size)[..., None]) & ~tied
+        best, rounded = scores.amax(-1), ROUNDED * scores.abs().amax(-1)
+        size = torch.maximum(best - scores.amin(-1), prior.amax(-1)).maximum(spread)
+        tied = scores >= (best - TIE * size - rounded)[..., None]
+        near = (scores >= (best - NEARLY * size - rounded)[..., None]) & ~tied
         numbers = torch.arange(self.arms, device=self.device)
         return torch.where(tied, numbers, self.arms).amin(-1), near.any(-1)
 

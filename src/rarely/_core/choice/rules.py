@@ -4,8 +4,15 @@
 
 Every rule computes p first, and one uniform number per round then draws from it: so what is logged is exactly what was
 drawn from. Scores that differ by rounding only are a tie; otherwise the order in which a matrix product adds would
-choose. The tolerance is relative, 1e-9·max(s, |score|, β‖φ‖/√λ) with s the scale of rewards (1 unless
-they are standardised) and β‖φ‖/√λ the bonus before any data, which is what the bonus' rounding is relative to.
+choose. The tolerance is relative to what is rounded:
+
+    1e-9·max(s, d, β‖φ‖/√λ) + 16ε·max |score|
+
+    s   the scale of rewards, 1 unless they are standardised       d   from the lowest score of the round to the highest
+    ε   2⁻⁵²                                     β‖φ‖/√λ   the bonus before any data, of which bonuses are what is left
+
+What all scores of a round share, such as the 10¹² of rewards that are times, costs them no more digits than adding it
+did: it tells no arm from another.
 """
 
 from __future__ import annotations
@@ -25,13 +32,21 @@ from rarely._core.registry import Registry
 from rarely._core.types import Array, BoolArray, IntArray
 
 TIE = 1e-9
+ROUNDED = 16 * 2.0**-52
+"""Rounding of a score, relative to its size: that of a sum of some numbers of this size."""
 GRID = 2.0**53
 
 
-def tolerances(scores: Array, prior_bonuses: Array, reward_spread: float) -> Array:
-    """Return how far below the best score of its round an arm still ties with it, (n,)."""
-    size = np.fmax(np.abs(scores), prior_bonuses)
-    return np.asarray(TIE * np.maximum(reward_spread, np.fmax.reduce(size, axis=1)))
+def tolerances(scores: Array, bonuses: Array, reward_spread: float) -> Array:
+    """Return how far below the best score of its round an arm still ties with it, (n,); see the module for `bonuses`.
+
+    >>> far, same = np.array([[1e12, 1e12 + 1]]), np.zeros((1, 2))
+    >>> tolerances(far, same, 0.1).round(4), tolerances(far - 1e12, same, 0.1)
+    (array([0.0036]), array([1.e-09]))
+    """
+    highest, lowest = np.fmax.reduce(scores, axis=1), np.fmin.reduce(scores, axis=1)
+    size = np.maximum(np.fmax.reduce(bonuses, axis=1), highest - lowest)
+    return np.asarray(TIE * np.maximum(reward_spread, size) + ROUNDED * np.maximum(np.abs(highest), np.abs(lowest)))
 
 
 def argmax_mask(scores: Array, tolerance: Array) -> BoolArray:
@@ -183,8 +198,9 @@ class UpperConfidence(ChoiceRule):
 class Thompson(ChoiceRule):
     """Each arm as often as it would be the best if rewards were independent N(mean, bonus²).
 
-    A bonus below 1e-9 of the largest mean or bonus of its round counts as 0. Among arms without a bonus the one with
-    the highest mean competes; ties go to the lowest arm, or are shared equally.
+    A bonus below 1e-9 of the largest bonus, or of how far the means of its round are apart, counts as 0, as does one
+    that is no more than the rounding of the means. Among arms without a bonus the one with the highest mean competes;
+    ties go to the lowest arm, or are shared equally.
     """
 
     lowest: bool = True
@@ -192,9 +208,9 @@ class Thompson(ChoiceRule):
 
     def probabilities(self, scores: ArmScores) -> Array:
         means, bonuses = scores.means, scores.bonuses
-        size = np.fmax.reduce(np.fmax(np.abs(means), bonuses), axis=1)
         some = np.fmax.reduce(bonuses, axis=1) > 0
-        return highest_of_gaussians(means, bonuses, np.where(some, TIE * size, scores.tolerance), lowest=self.lowest)
+        tolerance = np.where(some, tolerances(means, bonuses, 0.0), scores.tolerance)
+        return highest_of_gaussians(means, bonuses, tolerance, lowest=self.lowest)
 
 
 @dataclass(frozen=True, slots=True)

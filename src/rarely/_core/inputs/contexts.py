@@ -223,11 +223,11 @@ class RoundContexts:
 
     def _rows(self, done: int, end: int) -> Array:
         if isinstance(self.given, list):
-            return np.concatenate(self.given[done:end])
+            return np.concatenate(self.given[done:end]) + 0.0
         part = self.given[done:end]
         alone = self.complete or part.shape[1] != self.present.shape[1]
         chosen = part.reshape(-1, part.shape[2]) if alone else part[self.present[done:end]]
-        return np.asarray(chosen, np.float64)
+        return np.add(chosen, 0.0, dtype=np.float64)  # −0 becomes 0, so that equal contexts are the same bytes
 
 
 def read_rounds(contexts: Any, mask: Any, dim: int) -> RoundContexts:

@@ -635,7 +635,7 @@ def read_log(contexts: Any, rewards: Any) -> tuple[Array, Array]:
         )
     if rows.ndim != 2 or not rows.size:
         raise InvalidContexts(f"logged contexts must have shape (n, d), n ≥ 1, of the chosen arms; got {rows.shape}.")
-    return rows, read_rewards(rewards, len(rows), aligned=aligned)
+    return rows + 0.0, read_rewards(rewards, len(rows), aligned=aligned)  # −0 becomes 0, as in rounds
 
 
 def _index(table: Any) -> Any:

@@ -229,7 +229,7 @@ class _OpenBatch:
 
     def rounds_at_once(self) -> int:
         """Return how many rounds the next part should have."""
-        if self.current.learner.follows or self.current.override is not None:
+        if self.current.learner.follows:
             return 1
         most = rounds_at_once(self.current, self.rounds.arms)
         # A form that changes does so after the same round, whether rounds come one by one or in blocks.
@@ -369,6 +369,8 @@ class _OpenBatch:
 
 def rounds_at_once(current: Version, arms: int) -> int:
     """Return how many rounds of that many arms are well scored at a time."""
+    if current.override is not None:
+        return 1  # it judges an arm by the others of its round
     most = max(1, current.covariance.block() // arms)
     if not current.uses_running:
         return most
