@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import ContextsWarning, FrameEncoder, InvalidContexts, InvalidInput
-from rarely.frames.columns import bucket_of
+from rarely.extend.checks import TooExpensive
+from rarely.frames.columns import bucket_of, key_of
 from rarely.logs import DecisionLog
 
 DATES = [dt.date(2031, 5, 17), dt.date(2031, 5, 24), dt.date(2031, 6, 1)]
@@ -222,3 +223,62 @@ def test_a_log_is_read_through_an_encoder_of_its_users():
     log = DecisionLog.from_frame(users | past, arm="offer", reward="paid", probability="p", encoder=encoder)
     assert np.array_equal(log.rows, encoder(users))
     assert log.names == encoder.names
+
+
+FORMS = [np.float16([1.5, 2, 3]), np.float32([1.5, 2, 3]), list(map(Decimal, ("1.50", "2", "3.000")))]
+
+
+@pytest.mark.parametrize("values", FORMS, ids=["float16", "float32", "Decimal"])
+def test_a_number_of_a_category_has_one_key_whichever_type_holds_it(values):
+    encoder = FrameEncoder.fit({"plan": values}, kinds={"plan": "category"})
+    assert encoder.names == FrameEncoder.fit({"plan": [1.5, 2, 3]}, kinds={"plan": "category"}).names
+    wanted = np.eye(3, 4)
+    assert np.array_equal(encoder({"plan": values}), wanted)
+    assert np.array_equal(encoder({"plan": [1.5, 2.0, 3]}), wanted)
+    assert np.array_equal(encoder({"plan": values[1]}), wanted[1])
+
+
+@given(st.integers(-(2**70), 2**70), st.integers(0, 3))
+def test_whole_decimals_have_the_key_of_the_whole_number(number, zeros):
+    assert key_of(Decimal(f"{number}.{'0' * zeros}")) == str(int(float(number)) if float(number) == number else number)
+
+
+def test_dates_and_durations_of_every_unit_are_days():
+    attoseconds = np.array([0, 10**18, 9 * 10**18], "M8[as]")
+    found = FrameEncoder.fit({"at": attoseconds})({"at": attoseconds})[:, 0]
+    assert np.allclose(found, (np.array([0, 1, 9]) - 1) / 86400, rtol=1e-12)
+    assert FrameEncoder.fit({"x": [np.timedelta64(6, "h"), None, np.timedelta64(1, "D")]})({"x": [None]})[0, 0] == 0.625
+    for years in (np.array([1, 2], "m8[Y]"), [np.timedelta64(1, "Y")]):
+        with pytest.raises(InvalidContexts, match="durations that have a fixed length"):
+            FrameEncoder.fit({"x": years})
+
+
+def test_a_row_of_more_numbers_than_memory_holds_is_refused_before_it_is_made():
+    values = [f"value {i}" for i in range(2**16)]
+    with pytest.raises(TooExpensive, match="most of them 'town'"):
+        FrameEncoder.fit({"age": np.zeros(2**16), "town": values}, max_categories=10**9)
+    with pytest.raises(TooExpensive, match="at most 65,536 numbers"):
+        FrameEncoder.fit({"town": ["Ulm", "Ulm", "Bonn"]}, kinds={"town": "hash"}, buckets=10**12)
+    with pytest.raises(TooExpensive, match="Take fewer rows at a time"):
+        FrameEncoder.fit({"town": values[: 2**15] * 4}, max_categories=10**9)
+
+
+FORGED = [
+    {"buckets": 10**12}, {"buckets": -1}, {"kind": "hash"}, {"kind": "moon"}, {"median": math.inf}, {"values": [1, 2]},
+    {"values": 3}, {"cycles": ["moon"]}, {"name": 3}, {"gaps": 1}, {"values": ["Ulm"]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=str)
+def test_a_description_that_fit_does_not_make_is_refused(forged):
+    description = FrameEncoder.fit({"town": ["Ulm", "Bonn"]}).describe()
+    description["columns"][0] |= forged
+    with pytest.raises(InvalidInput):
+        FrameEncoder.from_description(description)
+
+
+def test_a_description_of_too_many_buckets_is_refused_before_they_are_made():
+    description = FrameEncoder.fit({"town": ["Ulm", "Ulm"]}, kinds={"town": "hash"}).describe()
+    description["columns"][0] |= {"buckets": 10**12}
+    with pytest.raises(TooExpensive):
+        FrameEncoder.from_description(description)

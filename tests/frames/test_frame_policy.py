@@ -192,3 +192,21 @@ def test_columns_are_left_out_and_a_decision_is_explained():
     assert [effect.column for effect in policy.explain({"age": 25}, arm=decision)] == ["users.age"]
     with pytest.raises(InvalidInput, match=r"made by FramePolicy\.fit"):
         FramePolicy(LinUCB, users, None)
+
+
+PAST = [
+    ({"users": USERS, "items": ITEMS, "rewards": np.ones(40)}, "a row of users and of items; got 40 and 5"),
+    ({"users": USERS, "items": [ITEMS[0]] * 40, "rewards": np.ones(3)}, "rewards must be one number a round: 40"),
+    ({"users": USERS, "arms": ["u", "v"], "chosen": ["u"] * 40}, "chosen must come with arms and rewards"),
+    ({"users": USERS, "items": ITEMS, "chosen": ["u"] * 40}, "chosen must come with arms and rewards"),
+    *(
+        ({"users": USERS, "arms": ["u", "v"], "chosen": chosen, "rewards": np.ones(40)}, "chosen must be one of")
+        for chosen in (3, None, [["u"]] * 40, ["u"] * 39, ["w"] * 40)
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), PAST, ids=[says for _, says in PAST])
+def test_past_rounds_that_do_not_fit_together_are_refused(arguments, says):
+    with pytest.raises(InvalidInput, match=says):
+        FramePolicy.fit(LinUCB, schedule=OnDemand(), **arguments)

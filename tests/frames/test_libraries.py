@@ -88,6 +88,50 @@ def test_long_numbers_of_a_category_stay_apart():
     assert len(FrameEncoder.fit(frame, kinds={"id": "category"}).columns[0].values) == 2
 
 
+def test_columns_of_an_arrow_batch_with_gaps_are_those_of_a_table():
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {"age": [1.5, None, 2.0], "visits": [2**53 + 1, None, 2**53]}
+    wanted = FrameEncoder.fit(columns, kinds={"visits": "category"})
+    for make in (pyarrow.table, pyarrow.record_batch):
+        found = FrameEncoder.fit(make(columns), kinds={"visits": "category"})
+        assert found.describe() == wanted.describe()
+        assert len(found.columns[1].values) == 2
+
+
+class FakeArrowArray:
+    """An array of pyarrow with a gap, whose `to_numpy` refuses to copy, as that of a record batch does."""
+
+    type, null_count = "double", 1
+
+    def __len__(self):
+        return 2
+
+    def to_pylist(self):
+        return [1.5, None]
+
+    def to_numpy(self, zero_copy_only=True):
+        if zero_copy_only:
+            raise ValueError("Needed to copy 1 chunks with 1 nulls, but zero_copy_only was True")
+        return np.array([1.5, np.nan])
+
+    def __array__(self, dtype=None, copy=None):
+        return self.to_numpy(zero_copy_only=False)
+
+
+def test_a_column_that_must_be_copied_is_copied():
+    assert np.array_equal(FrameEncoder.fit({"a": FakeArrowArray()})({"a": FakeArrowArray()}), [[1.5, 0], [1.5, 1]])
+
+
+def test_numbers_of_a_category_have_one_key_in_every_library():
+    values = [1.5, 2.0, 3.0]
+    wanted = FrameEncoder.fit({"plan": values}, kinds={"plan": "category"})
+    pandas = pytest.importorskip("pandas")
+    frames = [pandas.DataFrame({"plan": np.float32(values)}), pandas.DataFrame({"plan": values}, dtype="Float32")]
+    for frame in frames:
+        assert FrameEncoder.fit(frame, kinds={"plan": "category"}).names == wanted.names
+        assert np.array_equal(FrameEncoder.fit(frame, kinds={"plan": "category"})(frame.iloc[1]), [0, 1, 0, 0])
+
+
 def test_a_lazy_frame_is_refused():
     polars = pytest.importorskip("polars")
     with pytest.raises(InvalidContexts, match="must be a frame of pandas, polars or pyarrow"):

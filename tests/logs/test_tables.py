@@ -3,6 +3,7 @@ import datetime
 import importlib
 import importlib.util
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -414,6 +415,63 @@ def test_times_may_be_numbers_dates_or_moments():
         with pytest.warns(ContextsWarning, match="order of when"):
             log = DecisionLog.from_frame(visits(when=times), **NAMED)
         assert log.rows[:, 0].tolist() == [30, 40, 20, 50]
+
+
+NANOSECONDS = np.int64(1_700_000_000_000_000_000) + np.array([0, 3, 1, 2])
+MOMENTS = {
+    "whole numbers": NANOSECONDS,
+    "text": [str(time) for time in NANOSECONDS],
+    "decimals": [f"1700000000.{time % 10**9:09}" for time in NANOSECONDS.tolist()],
+    "dates of NumPy": NANOSECONDS.astype("M8[ns]"),
+    "ISO 8601": [f"{time}Z" for time in NANOSECONDS.astype("M8[ns]")],
+}
+
+
+@pytest.mark.parametrize("times", MOMENTS.values(), ids=MOMENTS)
+def test_rows_a_nanosecond_apart_are_put_in_order(times):
+    with pytest.warns(ContextsWarning, match="order of when; 1 had an earlier one"):
+        log = DecisionLog.from_frame(visits(when=times), **NAMED)
+    assert log.rows[:, 0].tolist() == [20, 40, 50, 30]
+
+
+def test_rows_of_a_frame_in_a_time_zone_are_put_in_order():
+    pandas = pytest.importorskip("pandas")
+    times = pandas.to_datetime(NANOSECONDS).tz_localize("Asia/Tokyo")
+    with pytest.warns(ContextsWarning, match="order of when"):
+        log = DecisionLog.from_frame(pandas.DataFrame(visits(when=times)), **NAMED)
+    assert log.rows[:, 0].tolist() == [20, 40, 50, 30]
+
+
+def test_repeated_ids_a_nanosecond_apart_are_no_repetition():
+    times = NANOSECONDS.astype("M8[ns]")
+    with pytest.raises(InvalidLog, match="one visit must be one round"):
+        DecisionLog.from_frame(visits(when=times, visit=["a", "a", "c", "d"], age=[1] * 4, page=["x"] * 4), **NAMED)
+
+
+@given(st.lists(st.integers(0, 2**64) | st.floats(0, 2.0**64), min_size=2, max_size=8))
+def test_times_are_ordered_as_exact_numbers_are(times):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ContextsWarning)
+        table = [{"x": place, "t": time, "a": "uv"[place % 2]} for place, time in enumerate(times)]
+        log = DecisionLog.from_frame(table, arm="a", time="t")
+    assert log.rows[:, 0].tolist() == sorted(range(len(times)), key=times.__getitem__)
+
+
+def test_arms_beyond_the_whole_numbers_of_floats_stay_apart(tmp_path):
+    arms, context = [2**53 + 1, 2**53, 2**53 + 1, 2**53], {"x": [1.0, 2.0, 3.0, 4.0]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        log = DecisionLog.from_frame(context | {"arm": arms}, arm="arm")
+    assert log.arm_names == (str(2**53), str(2**53 + 1))
+    assert log.arms.tolist() == [1, 0, 1, 0]
+    encoder = FrameEncoder.fit({"shop": arms}, kinds={"shop": "category"})
+    path = written(tmp_path / "log.csv", ["shop,arm", *(f"{shop},{'uv'[i % 2]}" for i, shop in enumerate(arms))])
+    assert np.array_equal(DecisionLog.from_frame(path, arm="arm", encoder=encoder).rows, encoder({"shop": arms}))
+
+
+def test_digits_that_underscores_separate_are_no_number(tmp_path):
+    with pytest.raises(InvalidLog, match="x has '1_000' in line 2"):
+        DecisionLog.from_frame(written(tmp_path / "log.csv", ["x,a", "1_000,u", "10,v"]), arm="a")
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json"])

@@ -32,11 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rarely.extend import Array
-from rarely.extend.checks import InvalidContexts, InvalidInput, as_number, shown
+from rarely.extend.checks import InvalidContexts, InvalidInput, as_number, check_choice, shown
 
 Values = NDArray[Any] | list[Any]
 ColumnKind = Literal["number", "date", "category", "hash"]
 DAY = np.timedelta64(1, "D")
+FINEST = {"ps": 8.64e16, "fs": 8.64e19, "as": 8.64e22}
+"""Units of which a day has so many that whole numbers of 64 bits do not hold a year of them."""
 CYCLES = {"week": 7.0, "year": 365.2425, "day": 1.0}
 """Days that each takes."""
 
@@ -112,7 +114,7 @@ def _columns(table: Any) -> tuple[list[str] | None, Sequence[Any]]:
     elif hasattr(kind, "to_pydict"):  # pyarrow, whose columns may have the same name
         return table.column_names, list(table.columns)
     elif hasattr(kind, "get_columns"):  # polars
-        table = table.to_dict(as_series=False)
+        return table.columns, table.get_columns()
     elif hasattr(kind, "columns") and hasattr(kind, "items"):  # pandas
         names, dtypes = [str(name) for name in table.columns], {*table.dtypes} if hasattr(kind, "dtypes") else {None}
         if len(dtypes) == 1 and isinstance(dtype := dtypes.pop(), np.dtype) and dtype.kind in "fiu":
@@ -134,8 +136,9 @@ def _values(column: Any, what: str, error: type[InvalidInput]) -> Values:
 
 def _converted(column: Any) -> Any:
     """Return the values of a column of pandas, polars or pyarrow, or of any sequence."""
-    if hasattr(type(column), "to_pylist"):  # pyarrow
-        return column.to_numpy() if str(column.type) in ("double", "float", "int64") else column.to_pylist()
+    if hasattr(type(column), "to_pylist"):  # pyarrow, whose whole numbers would become floats beside a gap
+        arrays = {"double", "float", "timestamp[ns]"} | ({"int64"} if not column.null_count else set())
+        return np.asarray(column) if str(column.type) in arrays else column.to_pylist()
     column = getattr(column, "array", column)  # a Series of pandas
     kind, name = type(column), str(getattr(column, "dtype", ""))
     if hasattr(kind, "codes"):  # `tolist` of pandas' categories takes ten times as long; the code of a gap is −1
@@ -143,7 +146,7 @@ def _converted(column: Any) -> Any:
         return [names[code] for code in column.codes.tolist()]
     if hasattr(kind, "isna") and re.fullmatch(r"(float|double)\d*(\[pyarrow\])?", name, re.IGNORECASE):
         return column.to_numpy(dtype=float, na_value=np.nan)
-    if re.fullmatch(r"datetime64\[\w+\]", name):
+    if re.fullmatch(r"datetime64\[\w+\]|Datetime\(time_unit='ns', time_zone=None\)", name):
         return np.asarray(column)
     method = next((name for name in ("to_list", "tolist") if hasattr(kind, name)), None)
     return list(column) if method is None else getattr(column, method)()
@@ -182,6 +185,30 @@ class Column:
         if kind == "category":
             return cls(name, kind, gaps, values=tuple(sorted({key for key in map(key_of, values) if key is not None})))
         return cls(name, kind, gaps, buckets=buckets)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> Column:
+        """Return the column of these fields; raise InvalidInput for one that `fit` does not make."""
+        fields: Any = {name: tuple(each) if isinstance(each, list) else each for name, each in description.items()}
+        column = cls(**fields)
+        check_choice("the kind of a column", column.kind, ColumnKind)
+        kinds = {"name": str, "gaps": bool, "median": float, "cycles": tuple, "values": tuple, "buckets": int}
+        if (
+            any(type(getattr(column, name)) is not kind for name, kind in kinds.items())
+            or column.cycles != tuple(CYCLES)[: len(column.cycles)]
+            or not all(type(value) is str for value in column.values)
+            or not math.isfinite(column.median)
+            or column.buckets < 0
+            or bool(column.buckets) != (column.kind == "hash")
+        ):
+            raise InvalidInput(f"a column must be one that FrameEncoder.fit made; got {shown(description)}.")
+        return column
+
+    @property
+    def size(self) -> int:
+        """How many numbers it becomes."""
+        of_kind = {"number": 1, "date": 1 + 2 * len(self.cycles), "category": len(self.values) + 1}
+        return of_kind.get(self.kind, self.buckets + 1) + self.gaps
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -257,9 +284,20 @@ def bucket_of(text: str, buckets: int) -> int:
 
 
 def key_of(value: Any) -> str | None:
-    """Return a value as text, None for a gap; libraries turn whole numbers into floats where a column has gaps."""
+    """Return a value as text, None for a gap, whichever type a library gives to the number.
+
+    Libraries turn whole numbers into floats where a column has gaps.
+
+    >>> [key_of(value) for value in (2, np.float32(2), Decimal("2.00"), np.float16(0.5), Decimal("0.50"), 2**53 + 1)]
+    ['2', '2', '2', '0.5', '0.5', '9007199254740993']
+    """
     if is_gap(value):
         return None
+    if isinstance(value, Decimal):
+        near, whole = float(value), value.to_integral_value()
+        value = near if Decimal(repr(near)) == value else whole if whole == value else value
+    elif isinstance(value, np.floating):
+        value = float(value)
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -268,7 +306,7 @@ def _numbers(values: Values) -> Array:
     if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
         return values
     if isinstance(values, np.ndarray) and values.dtype.kind == "m":
-        return np.asarray(values / DAY)
+        return _in_days(values)
     if {*map(type, values)} <= {float}:
         return np.array(values)
     return np.array([_number(row, value) for row, value in enumerate(values)])
@@ -279,6 +317,8 @@ def _number(row: int, value: Any) -> float:
         return math.nan
     if isinstance(value, dt.timedelta):
         return value / dt.timedelta(days=1)
+    if isinstance(value, np.timedelta64):
+        return float(_in_days(np.array([value]), row)[0])
     if isinstance(value, int | float | Decimal | np.bool_ | np.integer | np.floating):
         return float(value) if not isinstance(value, int) else as_number(int(value))
     raise WrongValue(row, value, "a number, a boolean, text or a date, the same in all rows")
@@ -288,7 +328,16 @@ def _days(values: Values) -> Array:
     """Return dates as days since 1970, NaN for gaps."""
     if not (isinstance(values, np.ndarray) and values.dtype.kind == "M"):
         values = np.array([_date(row, value) for row, value in enumerate(values)], "datetime64[us]")
-    return np.asarray((values - np.datetime64(0, "s")) / DAY)
+    unit: Any = np.datetime_data(values.dtype)[0]
+    return _in_days(values - np.datetime64(0, unit if unit in FINEST else "s"))
+
+
+def _in_days(values: NDArray[Any], row: int = 0) -> Array:
+    """Return durations in days, NaN for gaps; `row` is that of the first."""
+    unit: Any = np.datetime_data(values.dtype)[0]
+    if unit in ("Y", "M"):
+        raise WrongValue(row, values[0], "of durations that have a fixed length, weeks or less")
+    return np.asarray(values / np.timedelta64(1, unit) / FINEST[unit] if unit in FINEST else values / DAY)
 
 
 def _date(row: int, value: Any) -> Any:

@@ -16,6 +16,7 @@ from rarely.extend.checks import (
     ContextsWarning,
     InvalidContexts,
     InvalidInput,
+    TooExpensive,
     check_choice,
     check_whole,
     nearest,
@@ -23,6 +24,11 @@ from rarely.extend.checks import (
 )
 from rarely.extend.provisional import all_finite
 from rarely.frames.columns import Column, ColumnKind, Table, Values, WrongValue, is_gap, key_of, kind_of, read_table
+
+MAX_NUMBERS = 2**16
+"""Numbers that a row may become."""
+MAX_CELLS = 2**31
+"""Numbers that a table may become: 16 GiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +101,14 @@ class FrameEncoder:
         least = [(column.kind == "date") * 0.5 * math.sqrt(scale.dim) for column in columns for _ in column.names]
         return replace(new, scale=replace(scale, spread=np.maximum(scale.spread, least)))
 
+    def __post_init__(self) -> None:
+        size, widest = sum(column.size for column in self.columns), max(self.columns, key=lambda column: column.size)
+        if size > MAX_NUMBERS:
+            raise TooExpensive(
+                f"a row must become at most {MAX_NUMBERS:,} numbers; these columns make {size:,}, most of them "
+                f"{widest.name!r}. Give ignore=[{widest.name!r}], or fewer max_categories or buckets."
+            )
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the numbers, such as 'age', 'age (missing)' and 'town=Ulm'."""
@@ -129,6 +143,11 @@ class FrameEncoder:
         if table.columns.keys() != self.slices.keys():
             _check_names(self.slices, table.columns, f"{what} must have the column")
             _check_names(table.columns, (*self.slices, *self.ignore), f"{what} must not have the column")
+        if table.rows * len(self.names) > MAX_CELLS:
+            raise TooExpensive(
+                f"{what} must become at most {MAX_CELLS:,} numbers; {table.rows:,} rows of {len(self.names):,} are "
+                "more. Take fewer rows at a time, or fewer max_categories or buckets."
+            )
         out = np.zeros((table.rows, len(self.names)))
         for column, place in zip(self.columns, self.slices.values(), strict=True):
             try:
@@ -168,9 +187,13 @@ class FrameEncoder:
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> FrameEncoder:
         """Return the encoder that `describe` described."""
-        tuples = [{name: tuple(each[name]) for name in ("cycles", "values")} for each in description["columns"]]
-        columns = (Column(**each | some) for each, some in zip(description["columns"], tuples, strict=True))
-        return cls(tuple(columns), Affine(**description["scale"]), tuple(description["ignore"]))
+        columns = tuple(map(Column.from_description, description["columns"]))
+        encoder = cls(columns, Affine(**description["scale"]), tuple(description["ignore"]))
+        if encoder.scale.dim != len(encoder.names):
+            raise InvalidInput(
+                f"a scale must have {len(encoder.names)} numbers as its columns; got {encoder.scale.dim}."
+            )
+        return encoder
 
 
 def _fitted(name: str, values: Values, kind: ColumnKind | None, max_categories: int, buckets: int) -> Column:

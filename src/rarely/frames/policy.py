@@ -122,6 +122,8 @@ class FramePolicy:
         >>> policy.arms[policy.select({"age": 45}).arm]
         'rum'
         """
+        if chosen is not None and (rewards is None or not arms):
+            raise InvalidInput("chosen must come with arms and rewards, because it says which arm was rewarded.")
         make, by_user, by_item = cast(Any, kind), _encoder(users, ignore), _encoder(items, ignore)
         settings = _settings(_blocks(by_user, by_item, arms, layout), by_item) | settings
         policy = cls(make(**settings), by_user, by_item, arms, layout)
@@ -131,12 +133,21 @@ class FramePolicy:
 
     def _past(self, users: Any, items: Any, chosen: Any) -> Array:
         """Return the contexts of past rounds with their chosen arms, (n, d)."""
-        rows, features = self._rows(users), self._features(items)
+        tables = [self._rows(users), self._features(items)]
+        parts = [np.atleast_2d(numbers) for numbers in tables if numbers is not None]
+        if len(parts[0]) != len(parts[-1]):
+            raise InvalidInput(
+                f"a past round is a row of users and of items; got {len(parts[0])} and {len(parts[-1])}."
+            )
         if not self.arms:
-            return np.hstack([part for part in (rows, features) if part is not None])
-        if chosen is None or len(chosen) != len(rows) or not {*chosen} <= {*self.arms}:
+            return np.hstack(parts)
+        try:
+            places = [self.arms.index(arm) for arm in chosen]
+        except (TypeError, ValueError):
+            places = []
+        if len(places) != len(parts[0]):
             raise InvalidInput(f"chosen must be one of {self.arms} for each past round; got {shown(chosen)}.")
-        return np.asarray(self._placed(rows, None)[np.arange(len(rows)), [self.arms.index(arm) for arm in chosen]])
+        return np.asarray(self._placed(parts[0], None)[np.arange(len(places)), places])
 
     # --- deciding
 

@@ -19,7 +19,8 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from importlib import import_module
 from typing import Any, Literal
 
@@ -35,6 +36,8 @@ MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
 """Fields that stand for a value that is not known."""
 NAME_LIKE = {"none", "na", "n/a", "null"}
 """Fields among them that may as well be the name of an arm or a class."""
+EXACT = re.compile(r"[+-]?\d{1,320}(\.\d{1,320})?")
+FINER = re.compile(r"[.,]\d{6}(\d+)")
 DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "prob", "probability"} | {
     *("propensities", "probs", "probabilities", "id", "uuid", "index", "time", "timestamp", "date", "label")
@@ -96,23 +99,43 @@ def is_name_like(field: Any) -> bool:
 
 
 def finite_number(field: Any) -> float | None:
-    """Return the number in a field, or None if it holds no finite one."""
+    """Return the number in a field, or None if it holds no finite one; 1_000 is none."""
     try:
-        value = float(field)
+        odd = isinstance(field, np.datetime64) or (isinstance(field, str) and "_" in field)
+        value = math.nan if odd else float(field)
     except (TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
 
 
-def moment(field: Any) -> float | None:
-    """Return a time as a number: of a number itself, of a date or its ISO text the seconds since 1970 in UTC."""
-    if (number := finite_number(field)) is not None:
+def exact_number(field: Any) -> int | float | Fraction | None:
+    """Return the same number with all its digits, of which a float has but the first sixteen.
+
+    >>> exact_number("1700000000000000003"), exact_number("0.1"), exact_number(2.5), exact_number("tea")
+    (1700000000000000003, Fraction(1, 10), 2.5, None)
+    """
+    number = finite_number(field)
+    if number is None or isinstance(field, float) or not EXACT.fullmatch(text := str(field).strip()):
         return number
+    return Fraction(text) if "." in text else int(text)
+
+
+def moment(field: Any) -> int | float | Fraction | None:
+    """Return a time as a number: of a number itself, of a date or its ISO text the seconds since 1970 in UTC.
+
+    >>> moment(np.datetime64(1700000000000000003, "ns")) == moment("2023-11-14T22:13:20.000000003Z")
+    True
+    """
+    if (number := exact_number(field)) is not None:
+        return number
+    text = field.isoformat() if isinstance(field, date) else str(field).strip()
     try:
-        when = datetime.fromisoformat(field.isoformat() if isinstance(field, date) else str(field).strip())
+        when = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    since = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+    finer = FINER.search(text)  # digits beyond the microseconds, which Python's dates lack
+    return Fraction(since // timedelta(microseconds=1), 10**6) + Fraction(f"0.000000{finer[1]}" if finer else 0)
 
 
 # --- tables
@@ -214,9 +237,15 @@ def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
     columns = {}
     for name, values in zip(header, zip(*rows, strict=True), strict=True):
         stated = [None if is_missing(value) else value for value in values]
-        numbers = [finite_number(value) for value in stated]
+        numbers = [None if value is None else _number(value) for value in stated]
         columns[name] = numbers if numbers.count(None) == stated.count(None) else stated
     return columns
+
+
+def _number(field: Any) -> int | float | None:
+    """Return the number in a field: a float, unless it is a whole number that no float is."""
+    number, exact = finite_number(field), exact_number(field)
+    return exact if isinstance(exact, int) and exact != number else number
 
 
 def _open_frame(frame: Any, name: str) -> NamedRows:
@@ -230,11 +259,13 @@ def _open_frame(frame: Any, name: str) -> NamedRows:
 
 
 def _python_values(values: Any) -> list[Any]:
-    """Return a column as Python values; nanoseconds, which Python's dates lack, would become whole numbers."""
+    """Return a column as Python values; dates of finer units than Python's keep those of NumPy."""
     if isinstance(values, list):
         return values
-    unit = f"{values.dtype.kind}8[us]" if values.dtype.kind in "Mm" else values.dtype
-    return list(values.astype(unit).tolist())
+    if values.dtype.kind not in "Mm":
+        return list(values.tolist())
+    coarse = values.astype(f"{values.dtype.kind}8[us]")
+    return list(coarse.tolist() if np.array_equal(coarse, values, equal_nan=True) else values)
 
 
 def pyarrow(part: str = "") -> Any:
@@ -258,8 +289,9 @@ class Coded:
 
     def sorted(self) -> Coded:
         """Return the same with values in order: by number if all are whole numbers, else by alphabet."""
-        whole = all(re.fullmatch(r"[+-]?\d+", value) for value in self.values)
-        order = sorted(range(len(self.values)), key=lambda i: (int(self.values[i]) if whole else 0, self.values[i]))
+        numbers = [exact_number(value) for value in self.values]
+        whole = all(isinstance(number, int) for number in numbers)
+        order = sorted(range(len(self.values)), key=lambda i: (numbers[i] if whole else 0, self.values[i]))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         return Coded(tuple(self.values[i] for i in order), place[self.codes])
@@ -282,7 +314,7 @@ def remarks_on_arms(column: str, arms: Coded, rows: IntArray, unit: str) -> Iter
         yield remark(said, name)
     spelled: dict[Any, str] = {}
     for name in sorted(arms.values, key=lambda name: -counts[arms.values.index(name)]):
-        number, words = finite_number(name), " ".join(re.split(r"[\s_-]+", name.strip().lower()))
+        number, words = exact_number(name), " ".join(re.split(r"[\s_-]+", name.strip().lower()))
         first = spelled.setdefault(words if number is None else number, name)
         if first != name:
             said = f"{first!r} and {name!r} in column {column} are two arms; correct the rows if they should be one"
@@ -298,7 +330,7 @@ class Columns:
     context: Array
     """(rows, columns)."""
     numbers: dict[Role, Array]
-    """Rewards, NaN where unknown, probabilities and times."""
+    """Rewards, NaN where unknown, probabilities, and times as their places in the order of all times."""
     coded: dict[Role, Coded]
     """Arms, rounds and ids."""
     rows: IntArray
@@ -432,7 +464,10 @@ def _read(
     header = table.header
     places = [header.index(name) for name in names]
     columns = [array("d") for _ in names]
-    numbers = {role: (header.index(name), array("d")) for role, name in roles.items() if role not in CODED}
+    numbers: dict[Role, tuple[int, array[float]]] = {
+        role: (header.index(name), array("d")) for role, name in roles.items() if role in ("reward", "probability")
+    }
+    moments: list[Any] = []
     texts: dict[Role, tuple[int, dict[str, int], array[int]]] = {
         role: (header.index(name), {}, array("q")) for role, name in roles.items() if role in CODED
     }
@@ -448,10 +483,14 @@ def _read(
             if (value := finite_number(line[at])) is None:
                 fault("number", at)
             column.append(math.nan if value is None else value)
+        if "time" in roles:
+            moments.append(moment(line[at := header.index(roles["time"])]))
+            if moments[-1] is None:
+                fault("name", at)
         for role, (at, column) in numbers.items():
-            value = moment(line[at]) if role == "time" else finite_number(line[at])
+            value = finite_number(line[at])
             if value is None and not (role == "reward" and is_missing(line[at])):
-                fault("name" if role == "time" else "number", at)
+                fault("number", at)
             elif role == "probability" and not 0 < (value or 0) <= 1:
                 fault("probability", at)
             column.append(math.nan if value is None else value)
@@ -464,6 +503,9 @@ def _read(
     _complain(table, faults, hint="reward" not in roles)
     coded = {role: Coded(tuple(codes), np.array(column, np.int64)) for role, (_, codes, column) in texts.items()}
     values = {role: np.asarray(column) for role, (_, column) in numbers.items()}
+    if moments:
+        order = {time: place for place, time in enumerate(sorted({*moments}))}
+        values["time"] = np.array([order[time] for time in moments], np.float64)
     return list(map(np.asarray, columns)), values, coded, np.array(rows, np.int64)
 
 
