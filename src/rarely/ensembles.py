@@ -13,8 +13,8 @@ rows, contexts that were offered lately with rewards drawn from those that came 
 from __future__ import annotations
 
 import inspect
-import os
-import sys
+import math
+import re
 import warnings
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -55,14 +55,76 @@ from rarely.extend import (
     rule_from,
     seeded,
 )
-from rarely.extend.checks import InvalidInput, InvalidSchedule, SnapshotWarning, check_flag, check_whole
+from rarely.extend.checks import (
+    InvalidInput,
+    InvalidSchedule,
+    SnapshotError,
+    SnapshotWarning,
+    check_flag,
+    check_whole,
+    shown,
+)
+from rarely.extend.provisional import MODELS
 
 OFFERED = 512
 """Contexts that artificial rows are drawn from, the latest ones of all arms."""
 MOST = 10_000
 """Members, and artificial rows of each."""
-PACKAGES = ("sklearn", "lightgbm", "xgboost", "catboost")
-"""Packages whose classes a file may name. Other classes must have been imported before it is loaded."""
+FROM_FILES = {
+    "sklearn.linear_model": """ARDRegression BayesianRidge ElasticNet GammaRegressor HuberRegressor Lasso
+        LinearRegression PoissonRegressor QuantileRegressor Ridge SGDRegressor TweedieRegressor""",
+    "sklearn.tree": "DecisionTreeRegressor ExtraTreeRegressor",
+    "sklearn.ensemble": """AdaBoostRegressor BaggingRegressor ExtraTreesRegressor GradientBoostingRegressor
+        HistGradientBoostingRegressor RandomForestRegressor StackingRegressor VotingRegressor""",
+    "sklearn.neighbors": "KNeighborsRegressor",
+    "sklearn.kernel_ridge": "KernelRidge",
+    "sklearn.svm": "LinearSVR NuSVR SVR",
+    "sklearn.neural_network": "MLPRegressor",
+    "sklearn.gaussian_process": "GaussianProcessRegressor",
+    "sklearn.gaussian_process.kernels": """ConstantKernel DotProduct ExpSineSquared Exponentiation Matern Product RBF
+        RationalQuadratic Sum WhiteKernel""",
+    "sklearn.pipeline": "Pipeline",
+    "sklearn.compose": "ColumnTransformer TransformedTargetRegressor",
+    "sklearn.preprocessing": """MaxAbsScaler MinMaxScaler Normalizer OneHotEncoder OrdinalEncoder PowerTransformer
+        QuantileTransformer RobustScaler StandardScaler""",
+    "sklearn.impute": "KNNImputer SimpleImputer",
+    "sklearn.decomposition": "PCA",
+    "sklearn.kernel_approximation": "Nystroem RBFSampler",
+    "lightgbm": "LGBMRegressor",
+    "xgboost": "XGBRFRegressor XGBRegressor",
+}
+"""Classes that a file may have made, by their modules: training them writes nothing and connects to nothing."""
+HARMLESS = """
+    activation add_indicator algorithm alpha alpha_1 alpha_2 alpha_bounds alpha_init average base_score batch_size
+    beta_1 beta_2 boosting_type bootstrap bootstrap_features C cache_size categorical_features categories ccp_alpha
+    check_inverse clip coef0 colsample_bylevel colsample_bynode colsample_bytree compute_score constant_value
+    constant_value_bounds copy copy_X copy_X_train criterion cv degree deterministic drop dual early_stopping
+    encoded_missing_value epsilon estimator estimators eta0 exponent extra_trees feature_range fill_value
+    final_estimator fit_intercept force_col_wise force_row_wise gamma grow_policy handle_unknown hidden_layer_sizes
+    ignore_implicit_zeros importance_type interaction_cst intercept_scaling iterated_power k1 k2 keep_empty_features
+    kernel l1_ratio l2_regularization lambda_1 lambda_2 lambda_init leaf_size learning_rate learning_rate_init
+    length_scale length_scale_bounds link loss max_bin max_bins max_categories max_delta_step max_depth max_features
+    max_fun max_iter max_leaf_nodes max_leaves max_samples method metric min_child_samples min_child_weight
+    min_frequency min_impurity_decrease min_samples_leaf min_samples_split min_split_gain min_weight_fraction_leaf
+    missing missing_values momentum monotonic_cst n_components n_estimators n_iter_no_change n_jobs n_neighbors
+    n_oversamples n_quantiles n_restarts_optimizer n_targets nesterovs_momentum noise_level noise_level_bounds norm
+    normalize_y nu num_leaves num_parallel_tree objective oob_score optimizer output_distribution p passthrough
+    path_smooth penalty periodicity periodicity_bounds positive power power_iteration_normalizer power_t precompute
+    quantile quantile_range random_state reg_alpha reg_lambda regressor remainder selection shrinking shuffle sigma_0
+    sigma_0_bounds solver sparse_output sparse_threshold splitter standardize steps strategy subsample subsample_for_bin
+    subsample_freq svd_solver threshold_lambda tol transformer transformers tree_method unit_variance unknown_value
+    validation_fraction verbose verbose_feature_names_out verbosity warm_start weights whiten with_centering with_mean
+    with_scaling with_std
+"""
+"""Parameters that a file may give them: none names a file, a folder, a machine or a function."""
+LARGEST = {
+    "random_state": 2**32,
+    "max_iter": 10**6,
+    "subsample_for_bin": 10**6,
+    "hidden_layer_sizes": 1000,
+    "n_jobs": 64,
+}
+"""Whole numbers that a parameter in a file may be, at most, where that is not `MOST`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +248,12 @@ class EnsembleLearner(Learner):
 
     def restored(self, saved: Fields) -> EnsembleLearner:
         other = super().restored(saved)
-        trained = other._trained() if other.fits else other
+        other._check_fields(self)
+        try:
+            trained = other._trained() if other.fits else other
+        except Exception as error:  # whatever a package raises for parameters that did not train these rows
+            text = f"holds a {self._name} that could not be trained again: {type(error).__name__}: {error}."
+            raise SnapshotError(text) from error
         off = np.abs(trained.errors - other.errors).max(initial=0)
         if off <= 1e-9 * other.reward_spread:  # threads may add in another order
             return replace(trained, errors=other.errors)
@@ -195,6 +262,26 @@ class EnsembleLearner(Learner):
         warnings.warn(text, SnapshotWarning, stacklevel=2)
         return trained
 
+    def _check_fields(self, made: EnsembleLearner) -> None:
+        """Raise SnapshotError unless the fields of a file fit `made`, which has its settings, and one another."""
+        for name in ("members", "prior", "dim", "takes_missing", "rebuilds"):
+            if (saved := getattr(self, name)) != (wanted := getattr(made, name)) or type(saved) is not type(wanted):
+                raise SnapshotError(f"must hold {wanted!r} in learner.{name}, as in its settings, not {shown(saved)}.")
+        for name in ("entropy", "fits"):
+            if type(value := getattr(self, name)) is not int or not 0 <= value < 2**63:
+                raise SnapshotError(f"must hold a whole number from 0 to 2⁶³ in learner.{name}, not {shown(value)}.")
+        count, offered = len(self.rewards), (self.offered, self.seen)
+        fits = self.contexts.shape == (count, made.dim) and len(self.weights) == len(self.errors) == count
+        fits &= all(len(rows) <= OFFERED and rows.shape[1] == made.dim for rows in offered)
+        if not fits or bool(self.fits) != bool(count):
+            raise SnapshotError("must hold rows of one length and width in learner.*, those that it was trained on.")
+        finite = np.isfinite(self.rewards).all() and np.isfinite(self.errors).all()
+        positive = isinstance(self.reward_spread, float) and 0 < self.reward_spread < math.inf
+        if not (finite and positive and ((self.weights > 0) & (self.weights <= 1)).all()):
+            raise SnapshotError(
+                "must hold finite rewards and errors, weights in (0, 1] and a positive learner.reward_spread."
+            )
+
 
 class EnsemblePolicy(Policy):
     """A regressor of scikit-learn, LightGBM, XGBoost or your own, under any schedule but a `DeterminantTrigger`.
@@ -202,8 +289,8 @@ class EnsemblePolicy(Policy):
     Before the first update all arms have the same probability. A training that raises ValueError, as with too few rows,
     is rejected. The deviation among members is no confidence bound: it shows how much the training depends on the rows,
     not what all members get wrong alike. `UpdateRecord.coverage` says how often rewards lay in the intervals. A file
-    holds rows, parameters and seed, without pickle: `load` trains the same members again. `save` refuses a parameter
-    that cannot be JSON.
+    holds rows, parameters and seed, without pickle: `load` trains the same members again. Alone it makes estimators of
+    scikit-learn, LightGBM and XGBoost with harmless parameters; any other is given, `load(path, model=estimator)`.
 
     Parameters
     ----------
@@ -291,11 +378,6 @@ class EnsemblePolicy(Policy):
         given = self._given | {"estimator": described(self._given["estimator"]), "beta": self._beta}
         return encoded(given | {"forgetting": self.history.forgetting, "seed": self._seed, "limits": self._limits})
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state without the trained models to one file, from which `rarely.load` trains them again."""
-        made(self.settings()["estimator"])  # what `load` could not make is refused now
-        super().save(path)
-
 
 # --- regressors from outside
 
@@ -329,7 +411,8 @@ def described(value: Any) -> Any:
     """Return a parameter as JSON; of an object with `get_params`, its class and what is not as usual."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, list | tuple):
-        return [described(part) for part in value]
+        parts = [described(part) for part in value]
+        return {"tuple": parts} if isinstance(value, tuple) else parts
     if not hasattr(value, "get_params") or isinstance(value, type):
         return value if isinstance(value, bool | int | float | str | None) else {"text": type(value).__name__}
     usual = {name: repr(each.default) for name, each in inspect.signature(type(value)).parameters.items()}
@@ -338,16 +421,53 @@ def described(value: Any) -> Any:
     return kind | {name: described(part) for name, part in sorted(unusual.items())}
 
 
-def made(description: Any) -> Any:
-    """Return the value that `described` described; tuples are lists."""
+def made(description: Any, name: str = "estimator") -> Any:
+    """Return the value of a parameter that `described` described, if a file may have it made."""
+    if isinstance(description, list):
+        return [made(part, name) for part in description]
     if not isinstance(description, dict):
-        return [made(part) for part in description] if isinstance(description, list) else description
-    module, _, name = description.get("class", "").partition(":")
-    allowed = module.partition(".")[0] in PACKAGES or module in sys.modules
-    kind: Any = getattr(import_module(module), name, None) if allowed else None
-    if not isinstance(kind, type) or not hasattr(kind, "get_params"):
-        raise InvalidInput(
-            f"an estimator in a file must be of {', '.join(PACKAGES)} or imported before, and its parameters numbers, "
-            f"texts, lists and estimators; got {name or description.get('text')}."
-        )
-    return kind(**{name: made(part) for name, part in description.items() if name != "class"})
+        return _plain(description, name)
+    if description.keys() == {"tuple"}:
+        return tuple(made(description["tuple"], name))
+    package, _, kind = str(description.get("class", "")).partition(":")
+    module = next((module for module, kinds in FROM_FILES.items() if kind in kinds.split()), "")
+    if not module or package.partition(".")[0] != module.partition(".")[0]:
+        raise _refused(kind or f"{name} = {description.get('text')}")
+    if wrong := sorted(description.keys() - {"class", *HARMLESS.split()}):
+        raise _refused(f"{kind}({wrong[0]}=…)")
+    parts = {each: made(part, each) for each, part in description.items() if each != "class"}
+    try:
+        return getattr(import_module(module), kind)(**parts)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(f"{kind} must be installed to load a policy of it: {error}.") from error
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Return a number or a text of a file, if it is a size that may be trained, or a word."""
+    most = LARGEST.get(name, MOST)
+    if isinstance(value, str) and re.fullmatch(r"[\w:.-]*", value):
+        return value
+    if isinstance(value, float | None) or (isinstance(value, int) and abs(value) <= most):
+        return value
+    raise _refused(f"{name} = {shown(value)}")
+
+
+def _refused(what: str) -> InvalidInput:
+    return InvalidInput(
+        "a file alone makes estimators of scikit-learn, LightGBM and XGBoost with harmless parameters "
+        f"(rarely.ensembles.HARMLESS); got {what}. Give the estimator: load(path, model=estimator)."
+    )
+
+
+def given_estimator(given: Any, saved: Any, arrays: Any) -> Any:
+    """Return the estimator of a saved policy: the one given, if it is as the file says, or else what the file says."""
+    try:
+        estimator = made(saved) if given is None else clone(given)
+    except InvalidInput as error:
+        raise SnapshotError(f"holds the description of an estimator: {error}") from error
+    if given is not None and described(estimator) != saved:
+        raise SnapshotError(f"holds a policy whose estimator is {shown(saved)}; got {shown(described(estimator))}.")
+    return estimator
+
+
+MODELS["rarely.ensembles"] = given_estimator

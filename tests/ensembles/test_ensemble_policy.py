@@ -1,7 +1,12 @@
 """Regressors as policies: right probabilities, honest refusals, files without pickle."""
 
 import copy
+import importlib
+import inspect
+import os
 import pickle
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -36,7 +41,7 @@ from rarely import (
     TrainingRejected,
     Window,
 )
-from rarely.ensembles import MemberVotes, described, made
+from rarely.ensembles import FROM_FILES, HARMLESS, MemberVotes, described, made
 from rarely.extend import ArmScores
 from rarely.study import Study
 from rarely.testing import POLICY_PROMISES, check_policy
@@ -45,7 +50,7 @@ from worlds import contexts, play
 pytest.importorskip("sklearn", reason="EnsemblePolicy needs scikit-learn: pip install '.[ensembles]'")
 
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, StackingRegressor, VotingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
@@ -53,7 +58,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 TREE = DecisionTreeRegressor(min_samples_leaf=2)
@@ -423,7 +428,9 @@ def test_a_regressor_that_knows_nothing_of_scikit_learn(members, tmp_path):
     assert policy.version == 1
     np.testing.assert_array_equal(learner.rewards, policy.history.rewards)
     policy.save(tmp_path / "p")
-    again = rarely.load(tmp_path / "p")
+    with pytest.raises(SnapshotError, match=r"got Duck\. Give the estimator: load\(path, model=estimator\)"):
+        rarely.load(tmp_path / "p")
+    again = rarely.load(tmp_path / "p", model=Duck())
     np.testing.assert_array_equal(again.score(contexts()[:3]).means, policy.score(contexts()[:3]).means)
 
 
@@ -482,11 +489,13 @@ COMPOSED = VotingRegressor([("near", KNeighborsRegressor(2)), ("line", make_pipe
         make_pipeline(SimpleImputer(), Ridge()),
         GaussianProcessRegressor(RBF(0.5, (0.1, 10.0)) + WhiteKernel()),
         StackingRegressor([("ridge", Ridge())], cv=2),
-        Odd(),
+        make_pipeline(MinMaxScaler((-1, 1)), RobustScaler(quantile_range=(10.0, 90.0)), Ridge()),
+        ColumnTransformer([("first", StandardScaler(), [0])], remainder="passthrough"),
     ],
-    ids=["tree", "composed", "imputer", "gaussian", "stacked", "own"],
+    ids=["tree", "composed", "imputer", "gaussian", "stacked", "tuples", "columns"],
 )
 def test_a_file_makes_the_same_estimator_and_the_same_members(estimator, tmp_path):
+    estimator = estimator if hasattr(estimator, "predict") else make_pipeline(estimator, Ridge())
     policy = taught(estimator)
     policy.save(tmp_path / "policy.rarely")
     again = rarely.load(tmp_path / "policy.rarely")
@@ -498,34 +507,120 @@ def test_a_file_makes_the_same_estimator_and_the_same_members(estimator, tmp_pat
     assert pickle.loads(pickle.dumps(policy)).fingerprint() == again.fingerprint() == policy.fingerprint()
 
 
-def test_a_function_cannot_be_saved_and_everything_else_works(tmp_path):
-    policy = taught(TransformedTargetRegressor(Ridge(), func=np.arcsinh, inverse_func=np.sinh, check_inverse=False))
-    with pytest.raises(InvalidInput, match=r"its parameters numbers, texts, lists and estimators; got ufunc"):
-        policy.save(tmp_path / "policy.rarely")
-    assert not any(tmp_path.iterdir())
+def test_an_estimator_that_no_file_may_make_is_given(tmp_path):
+    estimator = TransformedTargetRegressor(Ridge(), func=np.arcsinh, inverse_func=np.sinh, check_inverse=False)
+    policy, path = taught(estimator), tmp_path / "policy.rarely"
+    policy.save(path)
+    with pytest.raises(SnapshotError, match=r"got TransformedTargetRegressor\(func=…\)\. Give the estimator"):
+        rarely.load(path)
+    assert rarely.load(path, model=estimator).fingerprint() == policy.fingerprint()
+    with pytest.raises(SnapshotError, match=r"holds a policy whose estimator is .* got .*Ridge"):
+        rarely.load(path, model=Ridge())
+    with pytest.raises(SnapshotError, match=r"must be what sklearn\.base\.clone copies"):
+        rarely.load(path, model="Ridge")
 
 
-@pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "nowhere:Tree", "sklearn.base:clone", ""])
-def test_a_file_names_no_class_but_an_estimators(name):
-    with pytest.raises(InvalidInput, match="an estimator in a file must be of sklearn, lightgbm, xgboost, catboost or"):
-        EnsemblePolicy({"class": name, "args": "true"}, 2)
+PIPELINE = {"class": "sklearn.pipeline:Pipeline", "steps": [["r", {"class": "sklearn.linear_model._ridge:Ridge"}]]}
+LIGHTGBM = {"class": "lightgbm.sklearn:LGBMRegressor", "n_estimators": 2}
+
+
+@pytest.mark.parametrize(
+    ("description", "named"),
+    [
+        *(({"class": name}, "got") for name in ("os:system", "nowhere:Tree", "sklearn.base:clone", "", 3)),
+        ({"class": f"{Odd.__module__}:Odd"}, "got Odd"),
+        ({"class": "sklearn.feature_extraction.text:CountVectorizer", "input": "filename"}, "got CountVectorizer"),
+        (PIPELINE | {"memory": "cache"}, r"got Pipeline\(memory"),
+        (LIGHTGBM | {"machines": "127.0.0.1:12400", "num_machines": 2}, r"got LGBMRegressor\(machines"),
+        (LIGHTGBM | {"forcedsplits_filename": "x"}, r"got LGBMRegressor\(forcedsplits_filename"),
+        (LIGHTGBM | {"objective": "regression machines=127.0.0.1:12400"}, "got objective = 'regression machines"),
+        (LIGHTGBM | {"callbacks": [PIPELINE]}, r"got LGBMRegressor\(callbacks"),
+        ({"class": "sklearn.linear_model._ridge:Ridge", "alpha": {"text": "ufunc"}}, "got alpha = ufunc"),
+        ({"class": "sklearn.ensemble._forest:RandomForestRegressor", "n_estimators": 10**9}, "got n_estimators = 1000"),
+        ({"class": "sklearn.neural_network:MLPRegressor", "hidden_layer_sizes": {"tuple": [5000]}}, "sizes = 5000"),
+    ],
+)
+def test_a_file_makes_none_but_harmless_estimators(description, named):
+    with pytest.raises(InvalidInput, match=f"a file alone makes estimators .*{named}"):
+        EnsemblePolicy(description, 2)
+
+
+def test_a_file_neither_unpickles_nor_writes(tmp_path, monkeypatch):
+    """A pipeline with a folder for a cache, which would write into it and unpickle what lies there."""
+    monkeypatch.chdir(tmp_path)
+    policy = taught(make_pipeline(StandardScaler(), Ridge(), memory="cache"), members=1)
+    shutil.rmtree("cache")
+    policy.save("policy.rarely")
+    with pytest.raises(SnapshotError, match=r"Pipeline\(memory=…\)"):
+        rarely.load("policy.rarely")
+    assert os.listdir() == ["policy.rarely"]
+
+
+def test_no_harmless_parameter_names_a_place_or_a_function():
+    """Of scikit-learn's classes that a file may have made, these parameters are left out."""
+    left_out = set()
+    for module, kinds in FROM_FILES.items():
+        if module.startswith("sklearn"):
+            signatures = [inspect.signature(getattr(importlib.import_module(module), kind)) for kind in kinds.split()]
+            left_out |= {name for each in signatures for name in each.parameters} - set(HARMLESS.split())
+    functions = {"func", "inverse_func", "dtype", "feature_name_combiner", "init", "scoring"}
+    dicts = {"metric_params", "kernel_params", "solver_options", "transformer_weights"}
+    assert left_out <= functions | dicts | {"memory", "transform_input"}
+    effects = r"file|path$|dir|machine|_port|call|func$|memory|^input|^output_(model|result)|snapshot|^nodes|^data"
+    assert not [word for word in HARMLESS.split() if re.search(effects, word)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("prior", 10**9, "must hold 10 in learner.prior, as in its settings, not 1000000000"),
+        ("prior", 10.0, "must hold 10 in learner.prior"),
+        ("members", 10**6, "must hold 4 in learner.members"),
+        ("dim", 3, "must hold 2 in learner.dim"),
+        ("takes_missing", False, "must hold True in learner.takes_missing"),
+        ("entropy", -1, "a whole number from 0 to 2⁶³ in learner.entropy"),
+        ("fits", "1", "a whole number from 0 to 2⁶³ in learner.fits"),
+        ("fits", 0, "must hold rows of one length and width"),
+        ("reward_spread", 0.0, "a positive learner.reward_spread"),
+        ("reward_spread", "a", "a positive learner.reward_spread"),
+        ("weights", np.full(20, 1e12), "weights in (0, 1]"),
+        ("rewards", np.zeros(3), "rows of one length and width"),
+        ("errors", np.zeros(3), "rows of one length and width"),
+        ("contexts", np.zeros((20, 3)), "rows of one length and width"),
+        ("seen", np.zeros((4, 3)), "rows of one length and width"),
+        ("offered", np.zeros((513, 2)), "rows of one length and width"),
+    ],
+)
+def test_a_forged_field_is_refused_before_anything_is_trained(field, value, sentence, tmp_path, monkeypatch):
+    from rarely._core.saving import archive
+
+    header, arrays = taught()._content()
+    if isinstance(value, np.ndarray):
+        arrays |= {f"learner.{field}": value}
+    else:
+        header["learner"] |= {field: value}
+    archive.write(tmp_path / "policy.rarely", header, arrays)
+    monkeypatch.setattr(DecisionTreeRegressor, "fit", lambda *_: pytest.fail("something was trained"))
+    with pytest.raises(SnapshotError, match=re.escape(sentence)):
+        rarely.load(tmp_path / "policy.rarely")
+
+
+def test_an_estimator_that_does_not_train_is_a_damaged_file(tmp_path, monkeypatch):
+    taught().save(tmp_path / "policy.rarely")
+
+    def failing(*_, **__):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(DecisionTreeRegressor, "fit", failing)
+    with pytest.raises(SnapshotError, match="DecisionTreeRegressor that could not be trained again: MemoryError"):
+        rarely.load(tmp_path / "policy.rarely")
 
 
 def test_a_training_that_turns_out_otherwise_is_announced(tmp_path):
     policy = taught(Drawn())
     policy.save(tmp_path / "policy.rarely")
     with pytest.warns(SnapshotWarning, match=r"Drawn was trained again, and predicts up to 0\.\d+"):
-        rarely.load(tmp_path / "policy.rarely")
-
-
-def test_a_damaged_file_is_refused(tmp_path):
-    from rarely._core.saving import archive
-
-    policy = taught()
-    header, arrays = policy._content()
-    archive.write(tmp_path / "policy.rarely", header, arrays | {"learner.weights": np.ones(3)})
-    with pytest.raises(SnapshotError, match="its parts do not fit"):
-        rarely.load(tmp_path / "policy.rarely")
+        rarely.load(tmp_path / "policy.rarely", model=Drawn())
 
 
 def test_scikit_learn_that_is_missing_is_named(monkeypatch):

@@ -362,7 +362,7 @@ class Module:
         return np.hstack(parts).astype(np.float64)
 
 
-def model_from(net: Any, saved: Any) -> Module:
+def model_from(net: Any, saved: Any, arrays: Any) -> Module:
     """Return the model for a saved policy: that of a module or a model, or one that this process has made.
 
     Another architecture is refused by its first layer.

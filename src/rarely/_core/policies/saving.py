@@ -36,10 +36,10 @@ POLICIES: Registry[Any] = Registry("a policy")
 """Every kind of policy that is imported, the package's and the user's."""
 WRAPPERS: dict[str, Callable[[Any, Any], Any]] = {}
 """What other packages put around a policy and save in its file, by name: made of the policy and of what was saved."""
-MODELS: dict[str, Callable[[Any, Any], Any]] = {}
-"""How a model that is code is restored, of the one given and of what was saved, by the package that defines it."""
-MODEL_PACKAGES = ("rarely.torch",)
-"""Packages that are imported for their models, of which the first is meant where a file names none."""
+MODELS: dict[str, Callable[[Any, Any, Arrays], Any]] = {}
+"""How a model that is code is restored, by its package: of the one given, what was saved, and the file's arrays."""
+CODE = {"model": "rarely.torch", "estimator": "rarely.ensembles"}
+"""Arguments that are code, and the packages that are imported for them where a file names none."""
 _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 """What constructors, and the parts of a policy, raise for values that no policy saves."""
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -177,8 +177,8 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None, model: Any =
     beta
         The function, where the policy was made with one: a file cannot hold it.
     model
-        The torch module, or `rarely.torch.Module`, where the policy was made with one: the file has its weights alone.
-        None finds the `Module` with the same settings that this process has made, if any.
+        What the policy was made with, if that is code: the torch module, or `rarely.torch.Module`, of which the file
+        has the weights alone; or the estimator of an `EnsemblePolicy`, which a file names only if it is harmless.
 
     Examples
     --------
@@ -201,12 +201,13 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: 
     if isinstance(settings, dict) and "beta" in settings:
         _check_beta(settings["beta"], beta)
     given = {} if beta is None else {"beta": beta}
-    described = settings.get("model") if isinstance(settings, dict) else None
-    if described is None and model is not None:
+    arguments = settings if isinstance(settings, dict) else {}
+    code = {argument: arguments[argument] for argument in CODE if isinstance(arguments.get(argument), dict)}
+    if not code and model is not None:
         raise InvalidInput("model is given to load() for a policy that was saved with one.")
     try:
-        if described is not None:
-            given["model"] = _restored_model(model, described)
+        for argument, described in code.items():
+            given[argument] = _restored_model(model, described, CODE[argument], saved.arrays)
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
             policy = _restored(saved, given)
         return policy if wrapper is None else WRAPPERS[wrapper["kind"]](policy, wrapper)
@@ -220,14 +221,14 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: 
         ) from error
 
 
-def _restored_model(given: Any, described: dict[str, Any]) -> Any:
+def _restored_model(given: Any, described: dict[str, Any], package: str, arrays: Arrays) -> Any:
     """Return the model of a saved policy, which its package makes; a file may have no other package imported."""
-    package = described.get("package", MODEL_PACKAGES[0])
-    if package not in MODELS and package in MODEL_PACKAGES:
+    package = described.get("package", package)
+    if package not in MODELS and package in CODE.values():
         import_module(package)  # which adds itself
     if package not in MODELS:
         raise SnapshotError(f"holds a model of {package!r}; import that package before loading.")
-    return MODELS[package](given, described)
+    return MODELS[package](given, described, arrays)
 
 
 def _restored(found: archive.Archive, others: dict[str, Any]) -> Any:
