@@ -242,43 +242,56 @@ class Learner(ABC):
     # --- a scale of contexts
 
     @property
+    def context_scale(self) -> ContextScale | None:
+        """The scale that it puts contexts on; None if it takes them as they come."""
+        return None
+
+    def with_scale(self, scale: ContextScale) -> Self:
+        """Return the same learner with another scale of contexts."""
+        return self
+
+    def _rescaled(self, change: Callable[[ContextScale], ContextScale]) -> Self:
+        return self if self.context_scale is None else self.with_scale(change(self.context_scale))
+
+    @property
     def fits_scale(self) -> bool:
         """Whether it fits a scale to the contexts that it sees."""
-        return False
+        return self.context_scale is not None and self.context_scale.fits
 
     @property
     def follows(self) -> bool:
         """Whether the contexts of every round change its features, so that Z must be rebuilt."""
-        return False
+        return self.context_scale is not None and self.context_scale.follows
 
     @property
     def moments(self) -> Moments | None:
         """Those of the contexts that it has seen; None if it fits no scale to them."""
-        return None
+        return None if self.context_scale is None else self.context_scale.moments
 
     def with_moments(self, moments: Moments) -> Self:
         """Return the learner after contexts with these moments, its own included."""
-        return self
+        return self._rescaled(lambda scale: changed(scale, moments=moments))
 
     def prepare_scale(self, contexts: Array) -> Self:
         """Return the learner that decides a round of these contexts: the first one's scale is fitted to them."""
-        return self
+        return self._rescaled(lambda scale: scale.prepared(contexts))
 
     def observe_contexts(self, contexts: Array, rounds: int) -> Self:
         """Return the learner after it saw the contexts of all arms of `rounds` rounds, without rewards."""
-        return self
+        return self._rescaled(lambda scale: scale.after(contexts, rounds))
 
     def with_fitted_scale(self) -> Self:
         """Return the learner with its scale of contexts fitted, as `learn` would fit it."""
-        return self
+        return self._rescaled(ContextScale.fitted)
 
     def merge_scale(self, other: Learner) -> Self:
         """Return the learner after it saw all contexts that `other` saw, the version that it replaces."""
-        return self
+        seen = other.moments
+        return self if seen is None else self.with_moments(seen)
 
     def with_scale_of(self, other: Learner) -> Self:
         """Return the learner on the scale of contexts that `other` has, the version that replaces it."""
-        return self
+        return self if other.context_scale is None else self.with_scale(other.context_scale)
 
     # --- rows of the history
 
@@ -366,44 +379,31 @@ class ScaledLearner(Learner):
         return self.scale.map.dim
 
     @property
-    def fits_scale(self) -> bool:
-        return self.scale.fits
-
-    @property
-    def follows(self) -> bool:
-        return self.scale.follows
+    def context_scale(self) -> ContextScale:
+        return self.scale
 
     @property
     def reward_spread(self) -> float:
         return self.rewards.spread
 
-    @property
-    def moments(self) -> Moments | None:
-        return self.scale.moments
-
-    def with_moments(self, moments: Moments) -> Self:
-        return self.with_scale(changed(self.scale, moments=moments))
-
-    def prepare_scale(self, contexts: Array) -> Self:
-        return self.with_scale(self.scale.prepared(contexts))
-
-    def observe_contexts(self, contexts: Array, rounds: int) -> Self:
-        return self.with_scale(self.scale.after(contexts, rounds))
-
-    def with_fitted_scale(self) -> Self:
-        return self.with_scale(self.scale.fitted())
-
-    def merge_scale(self, other: Learner) -> Self:
-        assert isinstance(other, ScaledLearner)
-        return self.with_scale(self.scale.with_moments_of(other.scale))
-
-    def with_scale_of(self, other: Learner) -> Self:
-        assert isinstance(other, ScaledLearner)
-        return self.with_scale(other.scale)
-
     def with_scale(self, scale: ContextScale) -> Self:
-        """Return the same learner with another scale of contexts."""
         return self if scale is self.scale else changed(self, scale=scale)
+
+
+def _of_base(name: str) -> Any:
+    """Return a property of a `LearnerAround` that is the same of the learner inside."""
+    return property(lambda self: getattr(self.base, name), doc=getattr(Learner, name).__doc__)
+
+
+def _around_base(name: str) -> Any:
+    """Return a method of a `LearnerAround` that changes the learner inside, and goes around the outcome."""
+
+    def changed_inside(self: LearnerAround, *parts: Any) -> LearnerAround:
+        inner = (part.base if isinstance(part, LearnerAround) else part for part in parts)
+        return self.with_base(getattr(self.base, name)(*inner))
+
+    changed_inside.__doc__ = getattr(Learner, name).__doc__
+    return changed_inside
 
 
 @dataclass(frozen=True)
@@ -420,38 +420,18 @@ class LearnerAround(Learner):
         """The learner inside all that go around it."""
         return self.base.innermost if isinstance(self.base, LearnerAround) else self.base
 
-    @property
-    def dim(self) -> int:
-        return self.base.dim
+    def with_base(self, base: Learner) -> Self:
+        """Return the same around another learner."""
+        return self if base is self.base else changed(self, base=base)
 
-    @property
-    def widths(self) -> Widths:
-        return self.base.widths
+    dim, widths, context_scale = _of_base("dim"), _of_base("widths"), _of_base("context_scale")
+    fits_scale, follows, moments = _of_base("fits_scale"), _of_base("follows"), _of_base("moments")
+    noise, reward_spread, chooses_memory = _of_base("noise"), _of_base("reward_spread"), _of_base("chooses_memory")
 
-    @property
-    def noise(self) -> float | None:
-        return self.base.noise
-
-    @property
-    def reward_spread(self) -> float:
-        return self.base.reward_spread
-
-    @property
-    def fits_scale(self) -> bool:
-        return self.base.fits_scale
-
-    @property
-    def follows(self) -> bool:
-        return self.base.follows
-
-    @property
-    def chooses_memory(self) -> bool:
-        return self.base.chooses_memory
-
-    @property
-    def predicts(self) -> bool:
-        """Whether there is a model at all; without one means and bonuses are 0, and Z does not grow."""
-        return True
+    with_scale, with_moments = _around_base("with_scale"), _around_base("with_moments")
+    prepare_scale, observe_contexts = _around_base("prepare_scale"), _around_base("observe_contexts")
+    with_fitted_scale, merge_scale = _around_base("with_fitted_scale"), _around_base("merge_scale")
+    with_scale_of, without_rows = _around_base("with_scale_of"), _around_base("without_rows")
 
     def plausible(self, means: Array) -> Array:
         return self.base.plausible(means)
@@ -459,42 +439,11 @@ class LearnerAround(Learner):
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
         return self.base.version_stats(round, covariance)
 
-    @property
-    def moments(self) -> Moments | None:
-        return self.base.moments
-
-    def with_moments(self, moments: Moments) -> Self:
-        return self.with_base(self.base.with_moments(moments))
-
-    def with_base(self, base: Learner) -> Self:
-        """Return the same around another learner."""
-        return self if base is self.base else changed(self, base=base)
-
-    def prepare_scale(self, contexts: Array) -> Self:
-        return self.with_base(self.base.prepare_scale(contexts))
-
-    def observe_contexts(self, contexts: Array, rounds: int) -> Self:
-        return self.with_base(self.base.observe_contexts(contexts, rounds))
-
-    def with_fitted_scale(self) -> Self:
-        return self.with_base(self.base.with_fitted_scale())
-
-    def merge_scale(self, other: Learner) -> Self:
-        assert isinstance(other, LearnerAround)
-        return self.with_base(self.base.merge_scale(other.base))
-
-    def with_scale_of(self, other: Learner) -> Self:
-        assert isinstance(other, LearnerAround)
-        return self.with_base(self.base.with_scale_of(other.base))
-
     def recall(self, history: History, new: int) -> Recall:
         return self.base.recall(history, new)
 
     def needs(self, history: History) -> BoolArray | None:
         return self.base.needs(history)
-
-    def without_rows(self, rows: IntArray) -> Self:
-        return self.with_base(self.base.without_rows(rows))
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         return self.base.state()
