@@ -352,10 +352,6 @@ class ContextScale:
         center, spread = np.where(kept, old.center, fresh.center), np.where(kept, old.spread, fresh.spread)
         return ContextScale(Affine(center, spread, old.constant), moments, self.settled | moments.settled(), clips=True)
 
-    def with_moments_of(self, other: ContextScale) -> ContextScale:
-        """Return this scale with the moments of the other one; it stays where it is until the next update."""
-        return self if other.moments is None else changed(self, moments=other.moments)
-
     def changed_columns(self, other: ContextScale) -> tuple[int, ...]:
         """Return the columns in which another scale differs."""
         mine, theirs = self.map, other.map

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rarely._core.choice.confidence_radius import Beta
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, UpperConfidence, rule_from
@@ -13,7 +11,6 @@ from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.policies.learner import Learner
 from rarely._core.policies.options import Limits, limits_from
 from rarely._core.policies.policy import Policy
-from rarely._core.policies.saving import encoded
 from rarely._core.policies.state import WithinBatch
 from rarely._core.schedules import EveryRound, Schedule
 
@@ -77,8 +74,8 @@ class ComposedPolicy(Policy):
         if dim not in (None, learner.dim):
             raise InvalidInput(f"dim must be left out, or the learner's, {learner.dim}; got {shown(dim)}.")
         schedule = EveryRound() if schedule is None else schedule
-        self._settings: dict[str, Any] = {"learner": learner, "dim": learner.dim, "schedule": schedule, "ridge": ridge}
-        self._settings |= {"beta": beta, "exploration": exploration, "forgetting": forgetting}
+        self._settings = {"learner": learner, "dim": learner.dim, "schedule": schedule, "covariance": covariance}
+        self._settings |= {"ridge": ridge, "beta": beta, "exploration": exploration, "forgetting": forgetting}
         self._settings["within_batch"] = within_batch
         super().__init__(
             learner,
@@ -92,8 +89,3 @@ class ComposedPolicy(Policy):
             forgetting=forgetting,
             within_batch=within_batch,
         )
-
-    def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON."""
-        changing = {"covariance": self._factory.form, "limits": self._limits, "seed": self._seed}
-        return encoded(self._settings | changing)

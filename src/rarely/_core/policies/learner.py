@@ -216,10 +216,8 @@ class Learner(ABC):
         """Return features alone."""
         return self.assess(contexts)[1]
 
-    @property
-    def predicts(self) -> bool:
-        """Whether there is a model at all; without one means and bonuses are 0, and Z does not grow."""
-        return True
+    predicts: bool = True
+    """Whether there is a model at all; without one means and bonuses are 0, and Z does not grow."""
 
     def plausible(self, means: Array) -> Array:
         """Return means within the range of rewards, where the learner knows one."""
@@ -304,10 +302,8 @@ class Learner(ABC):
         """Return what of the history to learn from next; the last `new` rewards arrived since the last update."""
         return Recall(history.forgetting)
 
-    @property
-    def rebuilds(self) -> bool:
-        """Whether an update may ask for Z to be rebuilt from all rounds."""
-        return True
+    rebuilds: bool = True
+    """Whether an update may ask for Z to be rebuilt from all rounds."""
 
     def needs(self, history: History) -> BoolArray | None:
         """Return which rows it will learn from again, (rows,); None for all. Open rounds need not be named."""

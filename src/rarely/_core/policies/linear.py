@@ -34,7 +34,6 @@ from rarely._core.model.sparse_features import linear_factors, sparse_gram, time
 from rarely._core.policies.learner import FitResult, Learner, RewardTask
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
 from rarely._core.policies.policy import Policy, Ties
-from rarely._core.policies.saving import encoded
 from rarely._core.policies.state import WithinBatch
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import EveryRound, Schedule
@@ -159,9 +158,7 @@ class LinearLearner(Learner):
         """Return the rows that its sums do not hold yet."""
         return history.came_after(self.learned) if self.learned else None
 
-    @property
-    def rebuilds(self) -> bool:
-        return False
+    rebuilds = False
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         arrays = {"coefficients": self.coefficients, "moment": self.moment}
@@ -310,10 +307,9 @@ class LinUCB(Policy):
         schedule = EveryRound() if schedule is None else schedule
         check_flag("intercept", intercept)
         scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).map
-        # Everything that makes the policy again, except what may change in its life.
         self._settings = {"dim": scale.dim, "schedule": schedule, "intercept": intercept, "ridge": ridge, "beta": beta}
         self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
-        self._settings |= {"within_batch": within_batch, "ties": ties}
+        self._settings |= {"within_batch": within_batch, "ties": ties, "covariance": covariance}
         sparse = isinstance(scale, SparseRows)
         learner: Any = SparseLinearLearner if sparse else LinearLearner
         super().__init__(
@@ -340,11 +336,6 @@ class LinUCB(Policy):
         """θ̂ of the version in use; the intercept, where there is one, is last."""
         assert isinstance(self._learner, LinearLearner | SparseLinearLearner)
         return self._learner.coefficients.copy()
-
-    def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON."""
-        changing = {"covariance": self._factory.form, "limits": self._limits, "seed": self._seed}
-        return encoded(self._settings | changing)
 
 
 class LinTS(LinUCB):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from rarely._core.covariance import DEFAULT_LIMIT
 from rarely._core.errors import (
@@ -22,6 +22,7 @@ from rarely._core.training.gradient_descent import Optimiser, Precision
 from rarely._core.types import Described
 
 PresetName = Literal["practical", "paper", "code"]
+Setting = TypeVar("Setting")
 
 
 @named_arguments
@@ -200,29 +201,32 @@ class Additions(Described):
             check_flag(f"additions.{each.name}", getattr(self, each.name))
 
 
-def _read_quantiles(given: Any) -> tuple[float, float]:
-    ends = tuple(map(as_number, given)) if isinstance(given, tuple | list) else ()
+def _read_quantiles(clip: Any) -> tuple[float, float]:
+    ends = tuple(map(as_number, clip)) if isinstance(clip, tuple | list) else ()
     if len(ends) != 2 or not 0 <= ends[0] < ends[1] <= 1:
-        raise InvalidInput(f"clip must be two quantiles, such as (0.02, 0.98), or None; got {shown(given)}.")
+        raise InvalidInput(f"clip must be two quantiles, such as (0.02, 0.98), or None; got {shown(clip)}.")
     return ends[0], ends[1]
 
 
-def preset_from(given: Any) -> Preset:
+def preset_from(value: Any) -> Preset:
     """Return a preset, given its name, its description or itself."""
-    if isinstance(given, Preset):
-        return given
-    return Preset(**given) if isinstance(given, dict) else Preset.named(given)
+    return _read(Preset, value, "") if isinstance(value, dict | Preset) else Preset.named(value)
 
 
-def training_from(given: Any) -> Training:
+def training_from(value: Any) -> Training:
     """Return a training, given its description, a number of steps, None or itself."""
-    if given is None or isinstance(given, Training):
-        return given or Training()
-    if isinstance(given, dict):
-        return Training(**given)
-    if isinstance(given, int) and not isinstance(given, bool):
-        return Training(steps=given)
-    raise InvalidInput(f"training must be a Training, such as Training(steps=200), or the steps; got {shown(given)}.")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Training(steps=value)
+    return _read(Training, value, "training must be a Training, such as Training(steps=200), or the steps")
+
+
+def _read(kind: type[Setting], value: Any, rule: str) -> Setting:
+    """Return a setting, given its description, None or itself; else raise InvalidInput with the rule."""
+    if value is None or isinstance(value, kind):
+        return value or kind()
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{rule}; got {shown(value)}.")
+    return kind(**value)
 
 
 TUNED_ROWS = 10_000
@@ -294,30 +298,12 @@ class Limits(Described):
             if value not in (None, "auto"):
                 raise InvalidInput(f"limits.{name} must be left out for {policy}, which has none; got {value!r}.")
 
-    @property
-    def history_bytes(self) -> int | None:
-        """Bytes that past rounds may take, once "auto" is replaced."""
-        return None if self.history is None or self.history == "auto" else int(self.history)
 
-    @property
-    def exact_operations(self) -> int | None:
-        """Multiplications that an exact decision may take, once "auto" is replaced."""
-        return None if self.operations is None or self.operations == "auto" else int(self.operations)
-
-
-def additions_from(given: Any) -> Additions:
+def additions_from(value: Any) -> Additions:
     """Return additions, given their description, None or themselves."""
-    if given is None or isinstance(given, Additions):
-        return given or Additions()
-    if isinstance(given, dict):
-        return Additions(**given)
-    raise InvalidInput(f"additions must be an Additions, such as Additions(memory=False); got {shown(given)}.")
+    return _read(Additions, value, "additions must be an Additions, such as Additions(memory=False)")
 
 
-def limits_from(given: Any) -> Limits:
+def limits_from(value: Any) -> Limits:
     """Return limits, given their description, None or themselves."""
-    if given is None or isinstance(given, Limits):
-        return given or Limits()
-    if isinstance(given, dict):
-        return Limits(**given)
-    raise InvalidInput(f"limits must be a Limits, such as Limits(memory=10**9); got {shown(given)}.")
+    return _read(Limits, value, "limits must be a Limits, such as Limits(memory=10**9)")

@@ -21,7 +21,7 @@ import json
 import os
 import secrets
 import threading
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
@@ -51,7 +51,7 @@ from rarely._core.policies.covariance_change import change_covariance
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import log_update, warn_past_horizon
 from rarely._core.policies.options import Limits
-from rarely._core.policies.saving import POLICIES, content_of, decoded, restored_state
+from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded, restored_state
 from rarely._core.policies.select import ScoredArms, Scores, concatenated, decide, prepared, rounds_at_once, score
 from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
 from rarely._core.policies.update import (
@@ -78,7 +78,8 @@ SHOWN_UPDATES = 8
 class Policy(ABC):
     """A contextual bandit whose policy is frozen between updates, of which there are few.
 
-    A subclass gives its constructor a `Learner` and has `settings`; `rarely.testing.check_policy` checks the promises.
+    A subclass gives its constructor a `Learner`, and puts its arguments into `_settings`; `rarely.testing.check_policy`
+    checks the promises.
 
     Examples
     --------
@@ -95,6 +96,8 @@ class Policy(ABC):
     _plotter: ClassVar[Callable[..., Any]]  # set by the front door: the core knows nothing of figures
     _packed: Callable[[Any], Any] = staticmethod(lambda contexts: contexts)
     """Returns contexts of another form, which a model of the user's may have, as rows of numbers."""
+    _settings: dict[str, Any]
+    """The constructor's arguments; `settings` has form, limits and seed as they are now."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -125,9 +128,10 @@ class Policy(ABC):
             raise InvalidInput(f"forgetting must be a Window(rounds), a Discount(factor) or None; got {came}.")
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
-        self._limits, self._history_limit = limits, limits.history_bytes
+        bounds: Any = limits.with_defaults()
+        self._limits, self._history_limit = bounds, bounds.history
         horizon = clock.budget.horizon
-        self._factory = factory(covariance, ridge, limits.memory, horizon, limits.exact_operations, limits.arms)
+        self._factory = factory(covariance, ridge, limits.memory, horizon, bounds.operations, limits.arms)
         self._beta: Beta = beta
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._factory.empty(learner.widths, ahead=clock.rounds_ahead(0, 0))
@@ -141,12 +145,13 @@ class Policy(ABC):
         )
         self._begin_life()
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON, with which `type(policy)(**policy.settings())` starts anew.
 
         A `beta` that is a function cannot be JSON: give it again beside the others.
         """
+        form = {"covariance": self._factory.form} if "covariance" in self._settings else {}
+        return encoded(self._settings | form | {"limits": self._limits, "seed": self._seed})
 
     @classmethod
     def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:

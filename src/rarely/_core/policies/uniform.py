@@ -17,7 +17,6 @@ from rarely._core.model.features import Factors
 from rarely._core.policies.learner import FitResult, Learner
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
 from rarely._core.policies.policy import Policy
-from rarely._core.policies.saving import encoded
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import OnDemand, Schedule
 from rarely._core.training.watch import UNWATCHED, Watch
@@ -29,14 +28,11 @@ class NoModel(Learner):
     """A learner that predicts 0 and has no features."""
 
     columns: int
+    widths, predicts, rebuilds = (), False, False
 
     @property
     def dim(self) -> int:
         return self.columns
-
-    @property
-    def widths(self) -> Widths:
-        return ()
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         nothing, zeros = contexts[:, :0], np.zeros(len(contexts))
@@ -45,16 +41,8 @@ class NoModel(Learner):
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
         return FitResult(self)
 
-    @property
-    def predicts(self) -> bool:
-        return False
-
     def needs(self, history: History) -> BoolArray:
         return np.zeros(len(history), np.bool_)
-
-    @property
-    def rebuilds(self) -> bool:
-        return False
 
 
 class NoCovariance(Covariance, by_name=False):
@@ -144,10 +132,11 @@ class Uniform(Policy):
         limits.check_unset(type(self).__name__, "operations", "arms")
         check_whole("dim", dim, 1)
         ContextScale.start(dim, context_scale, constant=True, fitted=False)  # it must fit the contexts all the same
-        self._schedule, self._scale = OnDemand() if schedule is None else schedule, context_scale
+        schedule = OnDemand() if schedule is None else schedule
+        self._settings = {"dim": int(dim), "schedule": schedule, "context_scale": context_scale}
         super().__init__(
             NoModel(int(dim)),
-            schedule=self._schedule,
+            schedule=schedule,
             covariance="exact",
             ridge=1.0,
             beta=0.0,
@@ -156,8 +145,3 @@ class Uniform(Policy):
             limits=limits,
             factory=NoCovarianceFactory,
         )
-
-    def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON."""
-        given = {"dim": self.dim, "schedule": self._schedule, "context_scale": self._scale}
-        return encoded(given | {"seed": self._seed, "limits": self._limits})
