@@ -43,6 +43,7 @@ from rarely._core.errors import (
     named_arguments,
     shown,
 )
+from rarely._core.growable_array import changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.forgetting import Discount, Forgetting, Window
 from rarely._core.inputs.history import History, Late, read_log
@@ -299,7 +300,7 @@ class Policy(ABC):
                 history = state.history.with_rewards_by_id(ids, rewards, late=late)
             else:
                 history = state.history.with_rewards(rounds, rewards, late=late)
-            self._state = state.with_history(history)
+            self._state = changed(state, history=history)
 
     def update(self, *, force: bool = False, progress: Progress = None, seconds: float | None = None) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.

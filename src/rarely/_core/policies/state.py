@@ -17,6 +17,7 @@ import numpy as np
 
 from rarely._core.choice.rules import ChoiceRule
 from rarely._core.covariance import Covariance
+from rarely._core.growable_array import changed
 from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.history import History
 from rarely._core.policies.learner import Learner, ScoreOverride
@@ -31,10 +32,11 @@ TINY_VARIANCE = 1e-30
 """Stands in for a variance of 0 whose logarithm is taken."""
 
 
-# What every round makes anew is a value that nobody changes, but not `frozen`, which would take three times as long.
+# What every round makes anew is a value that nobody changes, but not `frozen`, which would take three times as long;
+# for the same reason the next value is made by `changed` and not by `dataclasses.replace`.
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Version:
     """The version in use: its model is frozen, and its Z grows with every round.
 
@@ -61,30 +63,24 @@ class Version:
         """ω of the Z that bonuses come from."""
         return self.covariance.running_unit if self.within_batch == "running" else self.covariance.frozen_unit
 
-    # `dataclasses.replace` takes longer than the rest of what happens to the state in a round.
-
     def fork(self) -> Version:
         """Return a copy whose running Z may grow; see `Covariance.fork`."""
-        return Version(self.learner, self.covariance.fork(), self.radius, self.rule, self.within_batch, self.override)
+        return changed(self, covariance=self.covariance.fork())
 
     def with_covariance(self, covariance: Covariance) -> Version:
         """Return the version with another form of Z."""
-        if covariance is self.covariance:
-            return self
-        return Version(self.learner, covariance, self.radius, self.rule, self.within_batch, self.override)
+        return self if covariance is self.covariance else changed(self, covariance=covariance)
 
     def with_learner(self, learner: Learner) -> Version:
         """Return the version with another learner."""
-        if learner is self.learner:
-            return self
-        return Version(learner, self.covariance, self.radius, self.rule, self.within_batch, self.override)
+        return self if learner is self.learner else changed(self, learner=learner)
 
     def with_override(self, override: ScoreOverride | None) -> Version:
         """Return the version with another second opinion."""
-        return Version(self.learner, self.covariance, self.radius, self.rule, self.within_batch, override)
+        return self if override is self.override else changed(self, override=override)
 
 
-@dataclass(slots=True)
+@dataclass
 class BatchClock:
     """The version in use and its batch: a value, of which every round and update makes the next."""
 
@@ -151,8 +147,7 @@ class BatchClock:
 
     def ended(self) -> BatchClock:
         """Return the clock after the batch's last round."""
-        place = (self.base_round, self.base_log_det)
-        return BatchClock(self.budget, self.version, True, *place, self.rescues, self._schedule)
+        return changed(self, due=True)
 
     def restarted(self, round: int, log_det: float, version: int) -> BatchClock:
         """Return the clock at the start of a batch of the given version."""
@@ -361,7 +356,7 @@ class UpdateRecord(Described):
     """What `update(seconds=…)` left undone when the time was over, and after how many steps; "" where nothing was."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class PolicyState:
     """All that a policy knows at one moment."""
 
@@ -383,15 +378,6 @@ class PolicyState:
     """The most arms that a round has offered."""
     expectations: Expectations = field(default_factory=Expectations)
     """What the next batch is compared with."""
-
-    # `dataclasses.replace` takes longer than the rest of what happens to the state in a round.
-
-    def with_history(self, history: History) -> PolicyState:
-        """Return the state with other rewards."""
-        return PolicyState(
-            *(self.current, self.clock, history, self.random, self.reader, self.updates, self.arm_stats, self.learned),
-            *(self.events, self.lost, self.most_arms, self.expectations),
-        )
 
     def with_event(self, kind: EventKind, detail: str, reason: str = "", round: int | None = None) -> PolicyState:
         """Return the state with one more event on record."""

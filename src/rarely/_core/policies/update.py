@@ -23,6 +23,7 @@ import numpy as np
 from rarely._core import errors
 from rarely._core.choice.confidence_radius import Beta, NoiseRadius, radius_at
 from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes
+from rarely._core.growable_array import changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
@@ -53,22 +54,22 @@ class Cut:
     updates: int
     """Updates on record."""
     learned: int
-    """Rewards that were in at the last update, logged ones included,"""
+    """Rewards that were in at the last update, logged ones included."""
     arrived: int
-    """and now,"""
+    """Rewards that were in when the update was prepared."""
     samples: int
-    """those to learn from,"""
+    """Rewards to learn from."""
     missing: int
-    """and rounds without one."""
+    """Rounds without a reward."""
     log_det: float
     exact: bool
     """Whether Z was exact."""
     due: str
     """Why the batch had ended; "" where it had not."""
     lives: tuple[tuple[int, str], ...] = ()
-    """Of the policy, as `History.lives_before` has them."""
+    """The lives of the policy, as `History.lives_before` has them."""
     digest: str = ""
-    """Of learner, lives and rewards; "" where the update is made at once."""
+    """A hash of learner, lives and rewards; "" where the update is made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,16 +270,16 @@ def adopt(
 def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, Any]) -> None:
     """Refuse a result that was not prepared by this policy, or not since its last update."""
     cut, history = result.cut, state.history
-    known = cut.round <= history.rounds and history.lives_before(history.logged + cut.round) == cut.lives
-    if known and cut.updates < len(state.updates):
+    own = cut.round <= history.rounds and history.lives_before(history.logged + cut.round) == cut.lives
+    if own and cut.updates < len(state.updates):
         last = state.updates[-1]
         raise errors.StaleUpdate(
             f"a result must be of the latest update that was prepared: this one was prepared at round {cut.round} "
             f"after {cut.updates} updates, and the policy has {len(state.updates)} on record, the last of round "
             f"{last.round}. It was adopted already, or another update came first. Call prepare_update again."
         )
-    known = known and cut.arrived <= history.arrived and cut.updates == len(state.updates)
-    if not known or digest_of(settings, state.current.learner, history, cut, state.learned) != cut.digest:
+    own = own and cut.arrived <= history.arrived and cut.updates == len(state.updates)
+    if not own or digest_of(settings, state.current.learner, history, cut, state.learned) != cut.digest:
         raise errors.WrongUpdate(
             f"a result must come from a job that this policy prepared; this one was prepared at round {cut.round} "
             "by another policy, or by a process of this one whose later decisions or rewards were lost in a "
@@ -313,9 +314,8 @@ def _apply(
     clock = clock.replayed(history.rounds, current.covariance.log_det)
     due = f"{cut.due}; {clock.plan}" if cut.due else ""
     lost = state.lost if fit.reason else history.total - current.covariance.rounds
-    after = PolicyState(
-        *(current, clock, history, state.random, state.reader, state.updates, ArmStats(), learned, state.events, lost),
-        *(state.most_arms, state.expectations),
+    after = changed(
+        state, current=current, clock=clock, history=history, arm_stats=ArmStats(), learned=learned, lost=lost
     )
     after, record = _watched(after, state, _record_of(after, fit, cut, _coverage(state), due, state.arm_stats))
     if result.memory is not None and result.memory.why and not fit.reason:
@@ -465,10 +465,10 @@ def _next_override(state: PolicyState, arrived: int, history: History) -> ScoreO
 
 def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
     """Return √(φᵀZ⁻¹φ) of the arms chosen, and of the least known arms, in every batch so far."""
-    found = [(u.chosen, u.least_known) for u in state.updates if u.chosen is not None and u.least_known is not None]
-    now = state.arm_stats.deviations
-    both = [*found, *([] if now is None else [now])]
-    return [chosen for chosen, _ in both], [least_known for _, least_known in both]
+    pairs = [(u.chosen, u.least_known) for u in state.updates if u.chosen is not None and u.least_known is not None]
+    if state.arm_stats.deviations is not None:
+        pairs.append(state.arm_stats.deviations)
+    return [chosen for chosen, _ in pairs], [least_known for _, least_known in pairs]
 
 
 def _coverage(state: PolicyState) -> float | None:
