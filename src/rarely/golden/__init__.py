@@ -8,15 +8,5 @@ from rarely.golden.lives import Life, Stream, Trace, Watched
 from rarely.golden.policies import FAMILIES, family_of
 
 __all__ = [
-    "CLEAR",
-    "FAMILIES",
-    "NEXT",
-    "Families",
-    "Family",
-    "Golden",
-    "Life",
-    "Stream",
-    "Trace",
-    "Watched",
-    "family_of",
-]
+    "CLEAR", "FAMILIES", "NEXT", "Families", "Family", "Golden", "Life", "Stream", "Trace", "Watched", "family_of",
+]  # fmt: skip

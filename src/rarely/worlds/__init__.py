@@ -9,19 +9,6 @@ from rarely.worlds.synthetic import Cosine, Quadratic
 from rarely.worlds.table import Table, TableWorld
 
 __all__ = [
-    "DATASETS",
-    "GALLERY",
-    "PLAIN_ARMS",
-    "WORLD_SETS",
-    "Cosine",
-    "DataUnavailable",
-    "Dataset",
-    "Day",
-    "Quadratic",
-    "Recommender",
-    "Rounds",
-    "Table",
-    "TableWorld",
-    "World",
-    "find_world",
+    "DATASETS", "GALLERY", "PLAIN_ARMS", "WORLD_SETS", "Cosine", "DataUnavailable", "Dataset", "Day", "Quadratic",
+    "Recommender", "Rounds", "Table", "TableWorld", "World", "find_world",
 ]  # fmt: skip
