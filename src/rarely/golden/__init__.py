@@ -4,9 +4,9 @@ Provisional: any version may change these names. `python -m rarely.golden` plays
 """
 
 from rarely.golden.family import CLEAR, NEXT, Families, Family, Golden
-from rarely.golden.lives import Life, Stream, Trace, Watched
+from rarely.golden.lives import Life, Trace, Watched, nudged
 from rarely.golden.policies import FAMILIES, family_of
 
 __all__ = [
-    "CLEAR", "FAMILIES", "NEXT", "Families", "Family", "Golden", "Life", "Stream", "Trace", "Watched", "family_of",
+    "CLEAR", "FAMILIES", "NEXT", "Families", "Family", "Golden", "Life", "Trace", "Watched", "family_of", "nudged",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ import numpy as np
 from rarely import LinTS, NeuralLinear, NeuralTS, Policy, Uniform
 from rarely.extend import Array, Decision
 from rarely.extend.provisional import rule_of, state_of
+from rarely.worlds import Rounds
 
 TIE = 1e-12
 """Scores closer than this, relative to their size, are equal but for rounding, and the rule of ties decides alike."""
@@ -43,33 +44,21 @@ class Trace:
 Life = Callable[[float], Trace]
 
 
-@dataclass(frozen=True)
-class Stream:
-    """Rounds to live through: contexts (n, K, d), and what each arm pays in the mean and with noise, (n, K)."""
+def curved_rounds(seed: int, count: int, *, arms: int = 3, dim: int = 3, turns: bool = False) -> Rounds:
+    """Return rounds of a curved world; one that `turns` pays other arms from its middle on."""
+    generator = np.random.default_rng((seed, 45))
+    contexts, direction = generator.normal(size=(count, arms, dim)), generator.normal(size=dim)
+    slopes = contexts @ (direction / np.linalg.norm(direction))
+    if turns:
+        slopes[count // 2 :] *= -1
+    means = np.sin(1.5 * slopes) + 0.3 * slopes
+    return Rounds(contexts, means, means + generator.normal(0, 0.2, (count, 1)))
 
-    contexts: Array
-    means: Array
-    rewards: Array
 
-    @classmethod
-    def drawn(cls, seed: int, rounds: int, arms: int = 3, dim: int = 3, *, turns: bool = False) -> Stream:
-        """Return rounds of a curved world; one that `turns` pays other arms from its middle on."""
-        generator = np.random.default_rng((seed, 45))
-        contexts, direction = generator.normal(size=(rounds, arms, dim)), generator.normal(size=dim)
-        slopes = contexts @ (direction / np.linalg.norm(direction))
-        if turns:
-            slopes[rounds // 2 :] *= -1
-        means = np.sin(1.5 * slopes) + 0.3 * slopes
-        return cls(contexts, means, means + generator.normal(0, 0.2, (rounds, 1)))
-
-    def with_contexts(self, contexts: Array) -> Stream:
-        """Return rounds that pay the same and show other contexts."""
-        return Stream(contexts, self.means, self.rewards)
-
-    def nudged(self, nudge: float) -> Stream:
-        """Return the rounds with rewards that differ by about this part of themselves."""
-        noise = np.random.default_rng(46).uniform(-1, 1, self.rewards.shape)
-        return Stream(self.contexts, self.means, self.rewards * (1 + nudge * noise))
+def nudged(rounds: Rounds, nudge: float) -> Rounds:
+    """Return the rounds with rewards that differ by about this part of themselves."""
+    noise = np.random.default_rng(46).uniform(-1, 1, rounds.rewards.shape)
+    return Rounds(rounds.contexts, rounds.means, rounds.rewards * (1 + nudge * noise))
 
 
 class Watched:
@@ -140,8 +129,9 @@ class Watched:
 
 
 def live(
-    make: Callable[[Stream], Policy],
-    stream: Callable[[], Stream],
+    make: Callable[[Rounds, int], Policy],
+    world: Callable[[int], Rounds],
+    seed: int,
     nudge: float,
     *,
     block: int = 1,
@@ -149,13 +139,14 @@ def live(
     missing: int = 0,
     few: int = 0,
 ) -> Trace:
-    """Live through a stream in blocks of rounds, or in single ones, and return what happened.
+    """Live through the rounds of a seed, in blocks or in single ones, and return what happened.
 
     Parameters
     ----------
-    make, stream, nudge
-        Returns the policy, which may learn from the stream's rounds first; returns the rounds; how much rewards are
-        changed.
+    make, world
+        Returns the policy of a seed, which may learn from the rounds first; returns the rounds of a seed.
+    seed, nudge
+        The seed of both; how much rewards are changed.
     block
         Rounds that are decided in one call, at most up to an update.
     late
@@ -165,8 +156,8 @@ def live(
     few
         For how many rounds half of the arms are offered.
     """
-    rounds = stream().nudged(nudge)
-    policy, count = Watched(make(rounds)), len(rounds.rewards)
+    rounds = nudged(world(seed), nudge)
+    policy, count = Watched(make(rounds, seed)), len(rounds)
     waiting: list[tuple[int, int, float]] = []
     done = 0
     while done < count:

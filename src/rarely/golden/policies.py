@@ -11,8 +11,8 @@ Every family has single rounds and blocks, late and missing rewards, a log, and 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,253 +51,215 @@ from rarely import (
 )
 from rarely.extend import Array
 from rarely.golden.family import Families, Family
-from rarely.golden.lives import Life, Stream, live
+from rarely.golden.lives import Life, Trace, curved_rounds, live
+from rarely.worlds import Rounds
 
 ROUNDS, CROWD, DIM = 40, 220, 3
 STEPS = 12
 """Of a fixed training: enough to leave the initial weights."""
 PACED = Paced(ROUNDS, 3)
 """Whose first update has two rewards: from a single one, rounding decides the features of the version after it."""
+SPARSE = SparseRows.of(columns=40, nonzeros=2).settings
+BLOCKS = ArmBlocks(3, Affine.identity(DIM, constant=True), "hybrid")
 Make = Callable[..., Policy]
 Settings = dict[str, Any]
-Seeds = Mapping[str, int]
-NO_SEEDS: Seeds = defaultdict(int)
-SEEDS: dict[str, Seeds] = defaultdict(lambda: NO_SEEDS)
-"""Seeds by family and life, which leave every choice a margin of `CLEAR`; 0 where none is given."""
-SEEDS |= {
-    family: defaultdict(int, seeds)
-    for family, seeds in {
-        "default": {"own-columns": 32, "shared-columns": 6, "crowd": 2},
-        "practical": {"mixture": 1, "crowd": 1},
-        "paper": {"short": 1, "mixture": 1, "sparse": 1},
-        "code": {"grid": 2},
-        "neural-ts": {"paced": 1, "blocks": 1},
-        "neural-linear": {"grid": 1, "window": 1, "paper": 2, "paced": 2, "blocks": 2},
-        "neural-epsilon": {"paper": 1, "blocks": 6},
-        "linucb": {"every-round": 1, "discount": 1},
-        "lints": {"trigger": 1, "discount": 2, "burst": 2, "sparse": 1},
-        "kernel-ucb": {"steps": 1},
-        "ensemble": {"greedy": 1},
-    }.items()
+World = Callable[[int], Rounds]
+"""The rounds of a seed."""
+Lives = dict[str, Callable[[int, float], Trace]]
+"""Lives by name, which take a seed and a nudge."""
+SEEDS = {
+    "default": {"own-columns": 32, "shared-columns": 6, "crowd": 2},
+    "practical": {"mixture": 1, "crowd": 1},
+    "paper": {"short": 1, "mixture": 1, "sparse": 1},
+    "code": {"grid": 2},
+    "neural-ts": {"paced": 1, "blocks": 1},
+    "neural-linear": {"grid": 1, "window": 1, "paper": 2, "paced": 2, "blocks": 2},
+    "neural-epsilon": {"paper": 1, "blocks": 6},
+    "linucb": {"every-round": 1, "discount": 1},
+    "lints": {"trigger": 1, "discount": 2, "burst": 2, "sparse": 1},
+    "kernel-ucb": {"steps": 1},
+    "ensemble": {"greedy": 1},
 }
+"""Seeds by family and life, which leave every choice a margin of `CLEAR`; 0 where none is given."""
+
+# --- worlds
+
+CURVED: World = partial(curved_rounds, count=ROUNDS)
+TURNING: World = partial(curved_rounds, count=ROUNDS, turns=True)
+
+
+def _sparse_rounds(seed: int) -> Rounds:
+    """Return rounds whose contexts have 40 columns, and two numbers in each that are not 0."""
+    drawn, columns = CURVED(seed), np.tile(np.arange(40.0), (ROUNDS, 3, 1))
+    places = np.sort(np.random.default_rng(seed).permuted(columns, axis=2)[..., :2])
+    return replace(drawn, contexts=np.concatenate([places, 1 + np.abs(drawn.contexts[..., :2])], axis=2))
+
+
+def _rows_in_blocks(seed: int) -> Rounds:
+    """Return rounds whose arms are blocks of one row."""
+    drawn = CURVED(seed)
+    return replace(drawn, contexts=np.asarray(BLOCKS(drawn.contexts[:, 0])))
+
+
+def _returning_arms(seed: int, count: int = ROUNDS, *, shared: bool = False) -> Rounds:
+    """Return rounds that offer the same four arms, each with its own column or all with two."""
+    generator = np.random.default_rng((seed, 47))
+    arms = generator.normal(size=(4, 2)) if shared else np.eye(4)
+    means = np.tile(generator.permutation([0.0, 0.4, 0.7, 1.0]), (count, 1))
+    return Rounds(np.tile(arms, (count, 1, 1)), means, means + generator.normal(0, 0.3, means.shape))
+
+
+def _burst(seed: int) -> Rounds:
+    """Return rounds of which two have rewards that are too large for any training."""
+    drawn = CURVED(seed)
+    drawn.rewards[10:12] = [[1e308], [-1e308]]
+    return drawn
+
+
+# --- lives
 
 
 def _life(
-    kind: Make, schedule: Schedule, seed: int = 0, *, rounds: int = ROUNDS, turns: bool = False, **rest: Any
-) -> Life:
-    """Return a life in a curved world; what `live` does not take are settings of the policy."""
-    how = {name: rest.pop(name) for name in ("block", "late", "missing") if name in rest}
-    stream = partial(Stream.drawn, seed, rounds, turns=turns)
-    return partial(live, lambda _: kind(DIM, schedule=schedule, seed=seed, **rest), stream, **how)
+    kind: Any, schedule: Schedule | None, world: World = CURVED, *, log: bool = False, **rest: Any
+) -> Callable[[int, float], Trace]:
+    """Return a life of a policy, which has no schedule for None; what `live` does not take are its settings.
 
+    With `log` it begins with a log of a third of its rounds, every arm in turn.
+    """
+    how = {name: rest.pop(name) for name in ("block", "late", "missing", "few") if name in rest}
+    settings = rest if schedule is None else {"schedule": schedule} | rest
 
-def _crowd(kind: Make, seed: int = 0, *, operations: int = 400_000, **settings: Any) -> Life:
-    """Return a life long enough for Z to become p×p, and then among so many arms that it becomes an approximation."""
-    schedule, stream = GeometricGrid(CROWD, 3), partial(Stream.drawn, seed, CROWD, arms=6)
-    settings |= {"limits": Limits(operations=operations), "hidden": 66}
-    return partial(
-        live, lambda _: kind(DIM, schedule=schedule, seed=seed, **settings), stream, block=10, few=CROWD - 20
-    )
-
-
-def _logged(kind: Any, schedule: Schedule, seed: int = 0, *, rounds: int = ROUNDS, **settings: Any) -> Life:
-    """Return a life that begins with a log of a third of its rounds, every arm in turn."""
-    how = {name: settings.pop(name) for name in ("block", "late", "missing") if name in settings}
-    first, arms = np.arange(rounds // 3), np.arange(rounds // 3) % 3
-
-    def make(stream: Stream) -> Policy:
-        log = stream.contexts[first, arms], stream.rewards[first, arms]
-        policy: Policy = kind.from_log(*log, schedule=schedule, seed=seed, **settings)
+    def make(rounds: Rounds, seed: int) -> Policy:
+        first = np.arange(len(rounds) // 3)
+        pairs = rounds.contexts[first, first % 3], rounds.rewards[first, first % 3]
+        policy: Policy = (
+            kind.from_log(*pairs, seed=seed, **settings) if log else kind(**{"dim": DIM} | settings, seed=seed)
+        )
         return policy
 
-    return partial(live, make, partial(Stream.drawn, seed, rounds), **how)
+    return partial(live, make, world, **how)
 
 
-def _sparse(kind: Make, schedule: Schedule, seed: int = 0, **settings: Any) -> Life:
-    """Return a life whose contexts have 40 columns, and two numbers in each that are not 0."""
-    columns = SparseRows.of(columns=40, nonzeros=2)
-
-    def stream() -> Stream:
-        drawn, every = Stream.drawn(seed, ROUNDS), np.tile(np.arange(40.0), (ROUNDS, 3, 1))
-        places = np.sort(np.random.default_rng(seed).permuted(every, axis=2)[..., :2])
-        return drawn.with_contexts(np.concatenate([places, 1 + np.abs(drawn.contexts[..., :2])], axis=2))
-
-    return partial(live, lambda _: kind(schedule=schedule, seed=seed, **columns.settings, **settings), stream)
+def _crowd(kind: Make, *, operations: int = 400_000, **settings: Any) -> Callable[[int, float], Trace]:
+    """Return a life long enough for Z to become p×p, and then among so many arms that it becomes an approximation."""
+    settings |= {"limits": Limits(operations=operations), "hidden": 66, "block": 10, "few": CROWD - 20}
+    return _life(kind, GeometricGrid(CROWD, 3), partial(curved_rounds, count=CROWD, arms=6), **settings)
 
 
-def _blocks(kind: Make, schedule: Schedule, seed: int = 0, **settings: Any) -> Life:
-    """Return a life whose arms are blocks of one row."""
-    blocks = ArmBlocks(3, Affine.identity(DIM, constant=True), "hybrid")
-
-    def stream() -> Stream:
-        drawn = Stream.drawn(seed, ROUNDS)
-        return drawn.with_contexts(np.asarray(blocks(drawn.contexts[:, 0])))
-
-    return partial(live, lambda _: kind(schedule=schedule, seed=seed, **blocks.settings, **settings), stream, block=4)
-
-
-def _returning(
-    kind: Make, schedule: Schedule, seed: int = 0, *, rounds: int = ROUNDS, shared: bool = False, **settings: Any
-) -> Life:
-    """Return a life among four arms that are offered in every round, each with its own column or all with two."""
-
-    def stream() -> Stream:
-        generator = np.random.default_rng((seed, 47))
-        arms = generator.normal(size=(4, 2)) if shared else np.eye(4)
-        means = np.tile(generator.permutation([0.0, 0.4, 0.7, 1.0]), (rounds, 1))
-        return Stream(np.tile(arms, (rounds, 1, 1)), means, means + generator.normal(0, 0.3, means.shape))
-
-    return partial(live, lambda _: kind(2 if shared else 4, schedule=schedule, seed=seed, **settings), stream)
-
-
-def _burst(kind: Make, schedule: Schedule, seed: int = 0, **settings: Any) -> Life:
-    """Return a life in which two rewards are too large for any training, until a window has passed them."""
-
-    def stream() -> Stream:
-        drawn = Stream.drawn(seed, ROUNDS)
-        drawn.rewards[10:12] = [[1e308], [-1e308]]
-        return drawn
-
-    return partial(live, lambda _: kind(DIM, schedule=schedule, seed=seed, **settings), stream)
-
-
-def _network(kind: Make, *, seeds: Seeds = NO_SEEDS, **settings: Any) -> dict[str, Life]:
+def _network(kind: Make, **settings: Any) -> Lives:
     """Return the lives that every network has."""
     settings = {"hidden": 8} | settings
     return {
-        "grid": _life(kind, FixedGrid(ROUNDS, 3), seeds["grid"], **settings),
-        "trigger": _life(
-            kind, DeterminantTrigger(ROUNDS, 4, 8.0), seeds["trigger"], block=6, late=5, missing=7, **settings
-        ),
-        "log": _logged(kind, GeometricGrid(ROUNDS, 3), seeds["log"], block=5, **settings),
-        "window": _life(kind, FixedGrid(ROUNDS, 3), seeds["window"], forgetting=Window(16), turns=True, **settings),
-        "burst": _burst(kind, AtRounds((8, 14, 36)), seeds["burst"], forgetting=Window(20), **settings),
-        "short": _life(kind, LogLogGrid(ROUNDS, 4), seeds["short"], limits=Limits(history=1500), block=5, **settings),
+        "grid": _life(kind, FixedGrid(ROUNDS, 3), **settings),
+        "trigger": _life(kind, DeterminantTrigger(ROUNDS, 4, 8.0), block=6, late=5, missing=7, **settings),
+        "log": _life(kind, GeometricGrid(ROUNDS, 3), log=True, block=5, **settings),
+        "window": _life(kind, FixedGrid(ROUNDS, 3), TURNING, forgetting=Window(16), **settings),
+        "burst": _life(kind, AtRounds((8, 14, 36)), _burst, forgetting=Window(20), **settings),
+        "short": _life(kind, LogLogGrid(ROUNDS, 4), limits=Limits(history=1500), block=5, **settings),
     }
 
 
-def _default() -> dict[str, Life]:
+def _default() -> Lives:
     """Return the lives of the policy that tunes itself."""
-    kind, grid, seeds = BatchNeuralUCB, FixedGrid(ROUNDS, 3), SEEDS["default"]
+    kind, grid = BatchNeuralUCB, FixedGrid(ROUNDS, 3)
     small: Settings = {"hidden": 8}
-    return _network(kind, seeds=seeds) | {
-        "paced": _life(kind, PACED, seeds["paced"], late=4),
-        "turns": _life(kind, FixedGrid(160, 5), seeds["turns"], rounds=160, turns=True, block=20, **small),
-        "own-columns": _returning(kind, FixedGrid(ROUNDS, 4), seeds["own-columns"], **small),
-        "shared-columns": _returning(kind, FixedGrid(ROUNDS, 4), seeds["shared-columns"], shared=True, **small),
-        "sparse": _sparse(kind, grid, seeds["sparse"], **small),
-        "blocks": _blocks(kind, grid, seeds["blocks"], **small),
-        "crowd": _crowd(kind, seeds["crowd"]),
+    shared, turning = partial(_returning_arms, shared=True), partial(curved_rounds, count=160, turns=True)
+    return _network(kind) | {
+        "paced": _life(kind, PACED, late=4),
+        "turns": _life(kind, FixedGrid(160, 5), turning, block=20, **small),
+        "own-columns": _life(kind, FixedGrid(ROUNDS, 4), _returning_arms, dim=4, **small),
+        "shared-columns": _life(kind, FixedGrid(ROUNDS, 4), shared, dim=2, **small),
+        "sparse": _life(kind, grid, _sparse_rounds, **SPARSE, **small),
+        "blocks": _life(kind, grid, _rows_in_blocks, block=4, **BLOCKS.settings, **small),
+        "crowd": _crowd(kind),
     }
 
 
-def _preset(name: str, *, operations: int = 400_000, **settings: Any) -> dict[str, Life]:
+def _preset(name: str, *, operations: int = 400_000, **settings: Any) -> Lives:
     """Return the lives of a preset with a fixed training that starts from the initial weights."""
-    kind, grid, seeds = BatchNeuralUCB, FixedGrid(ROUNDS, 4), SEEDS[name]
+    kind, grid = BatchNeuralUCB, FixedGrid(ROUNDS, 4)
     settings |= {"preset": name, "training": STEPS}
     small: Settings = {"hidden": 8} | settings
     trigger, warm = DeterminantTrigger(ROUNDS, 5, 8.0), Training(STEPS, warm_start=True)
-    return _network(kind, seeds=seeds, **settings) | {
-        "discount": _life(kind, grid, seeds["discount"], forgetting=Discount(0.95), turns=True, **small),
-        "mixture": _life(kind, grid, seeds["mixture"], exploration=Mixture(0.2), block=3, **small),
-        "running": _life(kind, trigger, seeds["running"], within_batch="running", block=4, **small),
-        "deep": _life(kind, grid, seeds["deep"], depth=3, covariance="last_layer", **small),
-        "warm": _life(kind, grid, seeds["warm"], **small | {"training": warm}),
-        "sparse": _sparse(kind, grid, seeds["sparse"], **small),
-        "blocks": _blocks(kind, grid, seeds["blocks"], **small),
-        "crowd": _crowd(kind, seeds["crowd"], operations=operations, **settings),
-        "every-round": _life(_every_round, grid, seeds["every-round"], **small),
+    return _network(kind, **settings) | {
+        "discount": _life(kind, grid, TURNING, forgetting=Discount(0.95), **small),
+        "mixture": _life(kind, grid, exploration=Mixture(0.2), block=3, **small),
+        "running": _life(kind, trigger, within_batch="running", block=4, **small),
+        "deep": _life(kind, grid, depth=3, covariance="last_layer", **small),
+        "warm": _life(kind, grid, **small | {"training": warm}),
+        "sparse": _life(kind, grid, _sparse_rounds, **SPARSE, **small),
+        "blocks": _life(kind, grid, _rows_in_blocks, block=4, **BLOCKS.settings, **small),
+        "crowd": _crowd(kind, operations=operations, **settings),
+        "every-round": _life(NeuralUCB, None, **small),
     }
 
 
-def _every_round(dim: int, schedule: Schedule, **settings: Any) -> Policy:
-    """Return NeuralUCB, which has no schedule."""
-    return NeuralUCB(dim, **settings)
-
-
-def _code() -> dict[str, Life]:
+def _code() -> Lives:
     """Return the lives of the reading of the public program."""
     settings: Settings = {"preset": "code", "training": Training(40, 0.01), "beta": 0.1}
-    every = _life(_every_round, FixedGrid(2, 2), SEEDS["code"]["every-round"], hidden=8, **settings)
-    return _network(BatchNeuralUCB, seeds=SEEDS["code"], **settings) | {"every-round": every}
+    return _network(BatchNeuralUCB, **settings) | {"every-round": _life(NeuralUCB, None, hidden=8, **settings)}
 
 
-def _sequential() -> dict[str, Life]:
+def _sequential() -> Lives:
     """Return the lives of NeuralUCB that tunes itself; they are short, for it trains after every round."""
-    seeds = SEEDS["neural-ucb"]
-    small: Settings = {"hidden": 4, "rounds": 18}
+    short = partial(curved_rounds, count=18)
     return {
-        "log": _logged(_Sequential, EveryRound(), seeds["log"], **small),
-        "late": _logged(_Sequential, EveryRound(), seeds["late"], late=5, missing=7, **small),
-        "own-columns": _returning(_every_round, EveryRound(), seeds["own-columns"], **small),
+        "log": _life(NeuralUCB, None, short, log=True, hidden=4),
+        "late": _life(NeuralUCB, None, short, log=True, late=5, missing=7, hidden=4),
+        "own-columns": _life(NeuralUCB, None, partial(_returning_arms, count=18), dim=4, hidden=4),
     }
 
 
-class _Sequential:
-    """NeuralUCB with a schedule that is left out, for it has none."""
-
-    @staticmethod
-    def from_log(*log: Array, schedule: Schedule, **settings: Any) -> Policy:
-        """Return the policy that begins with a log."""
-        return NeuralUCB.from_log(*log, **settings)
-
-
-def _both(name: str, kind: Make) -> dict[str, Life]:
+def _both(kind: Make) -> Lives:
     """Return the lives of a network with another rule: most with a fixed training, two of them tuned."""
-    seeds = SEEDS[name]
     plain: Settings = {"training": STEPS, "preset": "paper"}
-    return _network(kind, seeds=seeds, training=STEPS) | {
-        "paper": _life(kind, FixedGrid(ROUNDS, 4), seeds["paper"], hidden=8, block=5, **plain),
-        "paced": _life(kind, PACED, seeds["paced"], hidden=8),
-        "blocks": _blocks(kind, PACED, seeds["blocks"], hidden=8),
+    return _network(kind, training=STEPS) | {
+        "paper": _life(kind, FixedGrid(ROUNDS, 4), hidden=8, block=5, **plain),
+        "paced": _life(kind, PACED, hidden=8),
+        "blocks": _life(kind, PACED, _rows_in_blocks, block=4, hidden=8, **BLOCKS.settings),
     }
 
 
-def _linear(name: str, kind: Make) -> dict[str, Life]:
-    grid, seeds, trigger = FixedGrid(ROUNDS, 4), SEEDS[name], DeterminantTrigger(ROUNDS, 6, 1.0)
+def _linear(kind: Make) -> Lives:
+    grid, trigger = FixedGrid(ROUNDS, 4), DeterminantTrigger(ROUNDS, 6, 1.0)
     return {
-        "every-round": _life(kind, EveryRound(), seeds["every-round"]),
-        "paced": _life(kind, PACED, seeds["paced"], block=6, late=5, missing=7),
-        "trigger": _life(kind, trigger, seeds["trigger"], within_batch="frozen", intercept=False, block=4),
-        "log": _logged(kind, LogLogGrid(ROUNDS, 4), seeds["log"], block=5),
-        "window": _life(kind, grid, seeds["window"], forgetting=Window(16), turns=True),
-        "discount": _life(kind, grid, seeds["discount"], forgetting=Discount(0.9), exploration=Mixture(0.2)),
-        "burst": _burst(kind, AtRounds((8, 14, 36)), seeds["burst"], forgetting=Window(20)),
-        "short": _life(kind, GeometricGrid(ROUNDS, 4), seeds["short"], limits=Limits(history=1000)),
-        "sparse": _sparse(kind, grid, seeds["sparse"]),
-        "blocks": _blocks(kind, grid, seeds["blocks"]),
-        "pair": _life(kind, grid, seeds["pair"], ridge=0.01, beta=0.1),
+        "every-round": _life(kind, EveryRound()),
+        "paced": _life(kind, PACED, block=6, late=5, missing=7),
+        "trigger": _life(kind, trigger, within_batch="frozen", intercept=False, block=4),
+        "log": _life(kind, LogLogGrid(ROUNDS, 4), log=True, block=5),
+        "window": _life(kind, grid, TURNING, forgetting=Window(16)),
+        "discount": _life(kind, grid, forgetting=Discount(0.9), exploration=Mixture(0.2)),
+        "burst": _life(kind, AtRounds((8, 14, 36)), _burst, forgetting=Window(20)),
+        "short": _life(kind, GeometricGrid(ROUNDS, 4), limits=Limits(history=1000)),
+        "sparse": _life(kind, grid, _sparse_rounds, **SPARSE),
+        "blocks": _life(kind, grid, _rows_in_blocks, block=4, **BLOCKS.settings),
+        "pair": _life(kind, grid, ridge=0.01, beta=0.1),
     }
 
 
-def _kernel() -> dict[str, Life]:
-    grid, seeds = FixedGrid(ROUNDS, 4), SEEDS["kernel-ucb"]
-    ridge: Settings = {"ridge": 0.1}
-    steps: Settings = {"steps": 20, "depth": 3, "forgetting": Discount(0.9), "turns": True}
+def _kernel() -> Lives:
+    grid = FixedGrid(ROUNDS, 4)
+    steps: Settings = {"steps": 20, "depth": 3, "forgetting": Discount(0.9)}
     return {
-        "every-round": _life(KernelUCB, EveryRound(), seeds["every-round"], **ridge),
-        "paced": _life(KernelUCB, PACED, seeds["paced"], block=6, late=5, missing=7, **ridge),
-        "log": _logged(KernelUCB, grid, seeds["log"], block=5, **ridge),
-        "steps": _life(KernelUCB, grid, seeds["steps"], **steps, **ridge),
+        "every-round": _life(KernelUCB, EveryRound(), ridge=0.1),
+        "paced": _life(KernelUCB, PACED, block=6, late=5, missing=7, ridge=0.1),
+        "log": _life(KernelUCB, grid, log=True, block=5, ridge=0.1),
+        "steps": _life(KernelUCB, grid, TURNING, ridge=0.1, **steps),
     }
 
 
-def _uniform() -> dict[str, Life]:
+def _uniform() -> Lives:
     return {"grid": _life(Uniform, FixedGrid(ROUNDS, 4)), "blocks": _life(Uniform, PACED, block=6, late=5)}
 
 
-def _ensemble() -> dict[str, Life]:
-    seeds, ends = SEEDS["ensemble"], AtRounds((4, 12, 30))
+def _ensemble() -> Lives:
+    make, ends = partial(EnsemblePolicy, Line()), AtRounds((4, 12, 30))
     greedy: Settings = {"members": 1, "exploration": Mixture(0.1), "block": 5, "late": 5, "missing": 7}
     return {
-        "bootstrap": _life(_lines, FixedGrid(ROUNDS, 4), seeds["bootstrap"], members=4),
-        "greedy": _life(_lines, ends, seeds["greedy"], **greedy),
-        "discount": _life(_lines, ends, seeds["discount"], members=4, prior=0, forgetting=Discount(0.9), turns=True),
+        "bootstrap": _life(make, FixedGrid(ROUNDS, 4), members=4),
+        "greedy": _life(make, ends, **greedy),
+        "discount": _life(make, ends, TURNING, members=4, prior=0, forgetting=Discount(0.9)),
     }
-
-
-def _lines(dim: int, **settings: Any) -> Policy:
-    return EnsemblePolicy(Line(), dim, **settings)
 
 
 class Line:
@@ -307,40 +269,48 @@ class Line:
         self.ridge = ridge
 
     def get_params(self, deep: bool = True) -> dict[str, float]:
-        """Return the parameters."""
         return {"ridge": self.ridge}
 
     def set_params(self, **params: float) -> Line:
-        """Set parameters, of which there is one."""
         self.ridge = params.get("ridge", self.ridge)
         return self
 
     def fit(self, x: Array, y: Array) -> Line:
-        """Learn from rows and rewards."""
         matrix = x.T @ x + self.ridge * np.eye(x.shape[1])
         self.coefficients = np.linalg.solve(matrix, x.T @ y)
         return self
 
     def predict(self, x: Array) -> Array:
-        """Return the estimate for each row."""
         return np.asarray(x @ self.coefficients)
 
 
+def _seeded(family: str, lives: Callable[[], Lives]) -> dict[str, Life]:
+    """Return the lives of a family, each with its seed."""
+    seeds = SEEDS.get(family, {})
+    return {name: partial(life, seeds.get(name, 0)) for name, life in lives().items()}
+
+
+EVERY: dict[str, Callable[[], Lives]] = {
+    "default": _default,
+    "practical": partial(_preset, "practical"),
+    "paper": partial(_preset, "paper", beta=0.2, operations=300_000),
+    "code": _code,
+    "neural-ucb": _sequential,
+    "neural-ts": partial(_both, NeuralTS),
+    "neural-linear": partial(_both, NeuralLinear),
+    "neural-epsilon": partial(_both, NeuralEpsilonGreedy),
+    "linucb": partial(_linear, LinUCB),
+    "lints": partial(_linear, LinTS),
+    "kernel-ucb": _kernel,
+    "uniform": _uniform,
+    "ensemble": _ensemble,
+}
 FAMILIES = Families(
     Path(__file__).with_name("golden.json"),
-    Family("default", _default),
-    Family("practical", partial(_preset, "practical")),
-    Family("paper", partial(_preset, "paper", beta=0.2, operations=300_000)),
-    Family("code", _code),
-    Family("neural-ucb", _sequential),
-    Family("neural-ts", partial(_both, "neural-ts", NeuralTS)),
-    Family("neural-linear", partial(_both, "neural-linear", NeuralLinear)),
-    Family("neural-epsilon", partial(_both, "neural-epsilon", NeuralEpsilonGreedy)),
-    Family("linucb", partial(_linear, "linucb", LinUCB)),
-    Family("lints", partial(_linear, "lints", LinTS)),
-    Family("kernel-ucb", _kernel),
-    Family("uniform", _uniform),
-    Family("ensemble", _ensemble, needs="sklearn"),
+    *(
+        Family(name, partial(_seeded, name, lives), needs="sklearn" if name == "ensemble" else "")
+        for name, lives in EVERY.items()
+    ),
 )
 """All families of the library's policies."""
 _OF_CLASS: dict[type[Policy], str] = {

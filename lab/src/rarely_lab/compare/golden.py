@@ -19,8 +19,7 @@ import numpy as np
 
 from rarely.extend import Array
 from rarely.golden import FAMILIES as CORE
-from rarely.golden import Families, Family, Life, Stream, Trace, Watched
-from rarely.worlds import Rounds
+from rarely.golden import Families, Family, Life, Trace, Watched, nudged
 from rarely_lab.compare.contestant import Task
 from rarely_lab.compare.linear_rivals import BayesianContestant
 from rarely_lab.compare.policies import (
@@ -87,13 +86,11 @@ def live(make: Callable[[Task], Any], problem: str, seed: int, nudge: float) -> 
     """Play a contestant as a comparison does, and return what happened."""
     asked = find_problem(problem)
     rounds = asked.rounds(seed, ROUNDS)
-    nudged = Stream(rounds.contexts, rounds.means, rounds.rewards).nudged(nudge)
     contestant = make(asked.task(ROUNDS, BATCHES, seed))
     watched = Watched(contestant.policy) if isinstance(contestant, LibraryContestant) else None
     if watched is not None:
         contestant.policy = watched
-    seen = Rounds(rounds.contexts, rounds.means, nudged.rewards)
-    played = play(contestant, seen, BATCHES, asked.delays(seed, ROUNDS))
+    played = play(contestant, nudged(rounds, nudge), BATCHES, asked.delays(seed, ROUNDS))
     said = [played.arms.tolist(), getattr(contestant, "said", [])]
     trace = Trace(said) if watched is None else watched.trace(rounds.means)
     trace.events.append(played.updates)
@@ -125,11 +122,9 @@ class _Workspace:
         self.said: list[Any] = [options]
 
     def predict(self, lines: list[str]) -> list[float]:
-        """Return the same probability for all arms."""
         return [1 / len(lines)] * len(lines)
 
     def learn(self, lines: list[str]) -> None:
-        """Keep the lines."""
         self.said.append(lines)
 
 
@@ -150,13 +145,11 @@ class _Agent:
         self.said: list[Any] = []
 
     def pull(self, contexts: Array) -> list[int]:
-        """Return the next arm."""
         self.said.append(np.round(contexts.sum(), 6))
         self.pulls += 1
         return [self.arms[self.pulls % len(self.arms)]]
 
     def partial_fit(self, rows: Array, rewards: Array) -> None:
-        """Keep the sums of rows and rewards."""
         self.said.append([np.round(rows.sum(), 6), np.round(rewards.sum(), 6)])
 
 

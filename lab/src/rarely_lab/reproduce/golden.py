@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from rarely.golden import FAMILIES as POLICIES
-from rarely.golden import Families, Family, Life, Stream, Trace, Watched
-from rarely.worlds import Cosine, Quadratic, Rounds, Table
+from rarely.golden import Families, Family, Life, Trace, Watched, nudged
+from rarely.worlds import Cosine, Quadratic, Table
 from rarely_lab.engine.play import play_policy
 from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Problem
 from rarely_lab.reproduce.setup import Setup, policy_of, world_of
@@ -72,9 +72,8 @@ def live(setup: Setup, nudge: float) -> Trace:
     """Play a run as the laboratory does, and return what happened."""
     world = world_of(setup)
     rounds = world.rounds(setup.seed, setup.rounds)
-    nudged = Stream(rounds.contexts, rounds.means, rounds.rewards).nudged(nudge)
     policy: Any = Watched(policy_of(setup, world))
-    played = play_policy(policy, Rounds(rounds.contexts, rounds.means, nudged.rewards))
+    played = play_policy(policy, nudged(rounds, nudge))
     trace: Trace = policy.trace(rounds.means)
     trace.numbers |= {"regret": float(played.regrets.sum()), "right": float(np.mean(played.arms == rounds.best))}
     trace.numbers["reward"] = float(played.rounds.paid(played.arms).sum())
