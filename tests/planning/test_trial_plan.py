@@ -29,6 +29,12 @@ def test_more_patients_have_more_power_and_narrower_intervals():
     assert "seeds 0 to 29" in str(made)
 
 
+def test_a_control_arm_that_never_succeeds_has_the_power_of_one_that_rarely_does():
+    never, rarely = (plan_trial([mean, 0.5], patients=[120], looks=[2], runs=20).points[0] for mean in (0.0, 0.02))
+    assert never.power == never.coverage == 1.0
+    assert never.width < 1.2 * rarely.width
+
+
 def test_the_same_seed_gives_the_same_plan_and_progress_is_told():
     told, asked = [], {"noise": 1.0, "patients": [40], "looks": [2], "runs": 4}
     plans = [plan_trial([1.0, 2.0], **asked, seed=9, progress=lambda *at: told.append(at)) for _ in range(2)]
@@ -40,7 +46,7 @@ def test_the_same_seed_gives_the_same_plan_and_progress_is_told():
 def test_a_wish_that_is_not_reached_is_said():
     made = plan_trial([0.45, 0.5], patients=[40], looks=[1], runs=5)
     assert made.enough is None
-    tiny = plan_trial([0.1, 0.2], patients=[3], looks=1, runs=2)  # nobody differs, so there is no interval
+    tiny = plan_trial([0.1, 0.2], patients=[2], looks=1, runs=8)  # both had the same arm, so there is no interval
     assert tiny.points[0].low == 0.0
     assert json.loads(json.dumps(tiny.describe(), allow_nan=False))["points"][0]["width"] is None
     assert "None of these sizes surely reaches power 80%" in str(made)

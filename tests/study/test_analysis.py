@@ -14,9 +14,11 @@ from rarely import ArmBlocks, AtRounds, InvalidInput, LinTS, LinUCB, Mixture
 from rarely.extend.provisional import t_quantile
 from rarely.runs.statistics import t_quantile as exact_t
 from rarely.study import AnalysisPlan, InvalidStudy, RewardRule, Stage, Study
-from rarely.study.analysis import html_of
+from rarely.study.analysis import answers_of, html_of
 from rarely.study.effects import (
+    POWER,
     START,
+    ZETA,
     Outcomes,
     Summary,
     anytime,
@@ -176,9 +178,12 @@ def test_sums_are_those_of_a_plain_loop(seed, count, n):
         squares = [(h * (x - top / bottom)) ** 2 for x, h in values]
         most = sum(0.25 * sum(w * w for w in each) / len(each) for each in own.values() if each)
         assert summary.error == pytest.approx(math.sqrt(sum(squares) + most) / bottom)
-        rounds = sum(squares) ** 2 / max(sum(s * s for s in squares), 1e-300)
-        differing = min(2 * max(len(each) - 1, 0) for each in own.values())  # no two rewards are equal
-        assert summary.effective == pytest.approx(min(rounds, differing), abs=1e-9)
+        rounds = sum(squares) ** 2 / sum(s * s for s in squares) if any(squares) else math.inf
+        # No two rewards are equal, so an arm is known by its spread, or by a single reward, or not at all.
+        differing = [2 * max(len(each) - 1, 0) for each in own.values() if len(each) != 1]
+        assert summary.effective == pytest.approx(min([rounds, *differing]), abs=1e-9)
+        single = math.sqrt(sum(each[0] ** 2 for each in own.values() if len(each) == 1))
+        assert summary.unseen == pytest.approx(single / bottom)
 
 
 def adaptive_trial(seed, rounds, limit, truth):
@@ -224,13 +229,50 @@ def test_intervals_narrow_and_the_planned_one_is_the_narrowest():
     assert high - low < 1.6 * (look.high - look.low)
 
 
-def test_nothing_is_said_without_spread():
-    assert (
-        planned_looks(scores_of(outcomes_of([], [], np.ones((0, 2))), np.ones((0, 2)), 1, 0), AnalysisPlan(9), 9) == []
-    )
+def test_looks_that_say_nothing_are_kept_without_an_interval():
+    """No rewards, none of an arm, or all alike in a range that is not known."""
     assert anytime(Summary(0, math.nan, math.inf, 0.0, 0.0), 10, 0.05) == (-math.inf, math.inf)
-    outcomes = outcomes_of([0, 1] * 5, [0.5] * 10, np.full((10, 2), 0.5))
-    assert planned_looks(scores_of(outcomes, np.full((10, 2), 0.5), 1, 0), AnalysisPlan(10, 2), 10) == []
+    nothing = outcomes_of([0] * 10, [math.nan] * 10, np.full((10, 2), 0.5))
+    one_arm = outcomes_of([0] * 10, [0.0, 1.0] * 5, np.full((10, 2), 0.5))
+    alike = outcomes_of([0, 1] * 5, [0.5] * 10, np.full((10, 2), 0.5), within=None)
+    later = outcomes_of([0, 1] * 10, [0.5] * 10 + [0.4, 0.5, 0.6, 0.7, 0.1] * 2, np.full((20, 2), 0.5), within=None)
+    for outcomes in (nothing, one_arm, alike, later):
+        q = np.full(outcomes.present.shape, 0.5)
+        looks = planned_looks(scores_of(outcomes, q, 1, 0), AnalysisPlan(20, 4), len(q))
+        assert [look.round for look in looks] == [5, 10, 15, 20][: len(q) // 5]
+        assert all((look.low, look.high, look.boundary) == (-math.inf, math.inf, math.inf) for look in looks[:2])
+    assert looks[-1].boundary < 2.1
+    assert 0 < looks[-1].high < 0.6  # and the error of the first two is left for the others
+
+
+def test_an_arm_whose_rewards_are_all_alike_is_within_the_rule_of_three():
+    """None of n patients: the share of such patients is at most 1 − α^(1/n), whose limit is −ln α/n (Clopper)."""
+    for n in (20, 100, 500):
+        outcomes = outcomes_of([0, 1] * n, [0.0, 1.0] * n, np.full((2 * n, 2), 0.5))
+        low, high = scores_of(outcomes, np.tile([0.0, 1.0], (2 * n, 1)), 0).until(2 * n).interval(1.959964)
+        assert 1 - 0.025 ** (1 / n) < high == -low < 1.15 * 3.689 / n
+        low, high = scores_of(outcomes, np.tile([0.0, 1.0], (2 * n, 1)), 1, 0).until(2 * n).interval(1.959964)
+        assert 1 - low < 1.15 * math.sqrt(2) * 3.689 / n
+
+
+@pytest.mark.parametrize("truth", [(0.02, 0.4), (0.97, 0.96)])
+def test_intervals_hold_where_the_rewards_of_an_arm_are_often_all_alike(truth):
+    """Of 40 trials a 95 % interval may miss 2, and hardly ever 7; a quarter to all have an arm with equal rewards."""
+    alike = misses = 0
+    for seed in range(40):
+        outcomes = adaptive_trial(seed, 100, 0.25, truth)
+        scores = scores_of(outcomes, predict_rewards(outcomes), 1, 0)
+        looks = planned_looks(scores, AnalysisPlan(100, 2, "pocock"), 100)
+        alike += scores.until(50).unseen > 0
+        misses += any(not look.low <= truth[1] - truth[0] <= look.high for look in looks)
+    assert alike >= 10
+    assert misses <= 6
+
+
+def test_the_constant_of_the_exact_interval_is_no_less_than_zeta():
+    terms = 10**6
+    below = float((np.arange(1.0, terms + 1) ** -POWER).sum()) + (terms + 1) ** (1 - POWER) / (POWER - 1)
+    assert below < ZETA < below + 1e-6
 
 
 # --- the record
@@ -380,6 +422,32 @@ def test_an_empty_trial_has_an_analysis():
     assert "0 decisions" in str(found)
     assert "b and a cannot be compared yet." in str(found)
     assert "<h1>" in html_of(found)
+
+
+@pytest.mark.parametrize("cured", [0.5, 1.0])
+def test_a_placebo_that_never_helps_does_not_hide_a_drug_that_does(cured):
+    settings_ = TRIAL | {"arms": ["placebo", "drug", "other"], "control": "placebo", "plan": AnalysisPlan(200, looks=2)}
+    found = played(study_of(**settings_), 200, truth=(0.0, cured, 0.3), lost=201).analysis()
+    contrast = found.contrasts[0]
+    assert [look.round for look in contrast.looks] == [100, 200]
+    assert 0 < contrast.low < contrast.looks[-1].low < cured <= contrast.looks[-1].high
+    assert contrast.bound_low > 0
+    assert "drug is better than placebo: " in str(found)
+    assert "at the look after decision 200." in str(found)
+    assert "rough, of: placebo" in str(found)
+
+
+def test_the_exact_interval_decides_where_a_variance_rests_on_few_rounds(made):
+    contrast = replace(made.contrasts[1], effective=4.0, exact_low=0.2, exact_high=0.9)
+    unsure = [replace(contrast, looks=(contrast.looks[0]._replace(low=low, high=1.0),)) for low in (-0.1, -math.inf)]
+    for one in unsure:
+        (answer,) = answers_of(replace(made, contrasts=(one,)))
+        assert answer.startswith("c is better than a: ")
+        assert answer.endswith("interval 0.200 to 0.900), by the exact anytime interval.")
+    many = answers_of(replace(made, contrasts=(replace(unsure[0], effective=100.0), replace(one, exact_low=-0.1))))
+    assert all(answer.startswith("No difference between c and a is shown: ") for answer in many)
+    assert not any("no look has come" in answer for answer in many)
+    assert "<svg" in html_of(replace(made, contrasts=(one,)))
 
 
 def test_reports_have_the_same_tables(made, tmp_path):

@@ -81,7 +81,7 @@ class Effect:
     bound_high: float
     """The last look's interval, whatever the missing rewards are; infinite without a range of rewards or a look."""
     effective: float
-    """How many rounds the variance rests on."""
+    """How many rounds the variance rests on; 0 where all rewards of an arm are alike."""
 
     @property
     def name(self) -> str:
@@ -320,7 +320,8 @@ def _effect(
     always = cut(statistics.anytime(summary, plan.rounds, alpha), within)
     bound = cut(_bound(outcomes, q, plan, target, looks[-1].round if looks else count), within)
     title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", registered)
-    return Effect(*title, looks, *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
+    resting = 0.0 if summary.unseen else summary.effective
+    return Effect(*title, looks, *now, *always, *exact, int(lacking.sum()), *bound, resting)
 
 
 def _bound(outcomes: Outcomes, q: Array, plan: AnalysisPlan, target: tuple[int, int | None], until: int) -> Range:
@@ -470,7 +471,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
     looks = [
         [
             *(effect.name, str(look.round), str(look.rounds), _number(look.estimate), _range(look.low, look.high)),
-            *(f"{look.boundary:.3f}", "no" if look.low <= 0 <= look.high else "yes"),
+            *(_number(look.boundary), "no" if look.low <= 0 <= look.high else "yes"),
         ]
         for effect in analysis.contrasts
         for look in effect.looks
@@ -521,6 +522,13 @@ def _answer(effect: Effect, level: float) -> str:
     if effect.looks:
         look = effect.looks[-1]
         low, high, estimate, when = look.low, look.high, look.estimate, f"at the look after decision {look.round}"
+    if effect.effective < FEW and low <= 0 <= high and not effect.exact_low <= 0 <= effect.exact_high:
+        low, high, estimate, when = (
+            effect.exact_low,
+            effect.exact_high,
+            effect.estimate,
+            "by the exact anytime interval",
+        )
     if not math.isfinite(estimate):
         return f"{effect.arm} and {effect.against} cannot be compared yet."
     said = f"{_number(estimate)} ({100 * level:g} % interval {_range(low, high)}), {when}."

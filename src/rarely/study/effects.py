@@ -9,6 +9,9 @@
            where V gets one more reward of each arm, of the largest variance: a few equal rewards are not certainty
     m      how many rounds V rests on, V²/Σ h⁴(x − θ̂)⁴, but at most twice the rewards of an arm that differ from its
            most common one. Intervals use t quantiles with m degrees of freedom
+    u      how far one reward at the other end of the range would move θ̂, for an arm whose rewards are all alike: it has
+           no spread to estimate, so it takes no part in m. With λ such rewards expected none is seen with probability
+           e^−λ, so −ln(α/2)·u is added to the interval, as the root of the sum of squares (the rule of three)
 
 Rounds are taken to be exchangeable: patients of later rounds are like those of earlier ones. Intervals at planned looks
 and asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2021) hold for large m. The exact
@@ -50,7 +53,7 @@ MODEL = Ridge(strength=5.0)
 """Predicts the rewards of an arm from its earlier rounds."""
 ETA, POWER = 2.0, 1.4
 """η and s of the stitched boundary: epochs grow by η, and the k-th gets a share of α that falls as (k + 1)⁻ˢ."""
-ZETA = 3.105473
+ZETA = 3.105548
 """ζ(1.4), rounded up: the shares sum to less than α."""
 Spending = Literal["obrien-fleming", "pocock"]
 MIN_PIECES, MAX_PIECES = 12, 400
@@ -126,30 +129,37 @@ class Scores(NamedTuple):
         mean = float(h @ x) / total
         squares = np.square(h * (x - mean))
         v, fourth = float(squares.sum()), float(np.square(squares).sum())
-        effective = v * v / fourth if fourth > 0 else 0.0
-        spread = float(rewards.var()) if self.spread is None else self.spread
+        effective = v * v / fourth if fourth > 0 else math.inf
+        spread, unseen = float(rewards.var()) if self.spread is None else self.spread, 0.0
         for share in self.shares[:n].T:
             chose = share > 0
             counts = np.unique(rewards[chose], return_counts=True)[1]
-            effective = min(effective, 2.0 * (counts.sum() - counts.max(initial=0)))
+            differing = int(counts.sum() - counts.max(initial=0))
+            if differing or self.spread is None or not len(counts):
+                effective = min(effective, 2.0 * differing)
+            else:
+                unseen += 4 * spread * float(share.max()) ** 2
             v += spread * float(np.square(share[chose]).mean()) if chose.any() else 0.0
-        return Summary(n, mean, math.sqrt(v) / total, v, effective)
+        return Summary(n, mean, math.sqrt(v) / total, v, effective, math.sqrt(unseen) / total)
 
 
 class Summary(NamedTuple):
-    """Sums of weighted scores: rounds, θ̂, its standard error, V and m."""
+    """Sums of weighted scores: rounds, θ̂, its standard error, V, m and u."""
 
     rounds: int
     estimate: float
     error: float
     information: float
     effective: float
+    unseen: float = 0.0
 
     def interval(self, deviations: float) -> Range:
-        """Return θ̂ ± a t quantile that leaves as much as this many normal deviations; all numbers if m is 0."""
+        """Return θ̂ with what leaves as much as this many normal deviations on each side; all numbers if m is 0."""
         if not self.effective > 0:
             return -math.inf, math.inf
-        half = self.error * t_quantile(deviations, self.effective)
+        # −ln Φ(−z), from above and for every z: Φ(−z) is no less than φ(z)·z/(1 + z²).
+        expected = deviations**2 / 2 + math.log(math.sqrt(2 * math.pi) * (deviations + 1 / deviations))
+        half = math.hypot(self.error * t_quantile(deviations, self.effective), self.unseen * expected)
         return self.estimate - half, self.estimate + half
 
 
@@ -255,19 +265,20 @@ class Look(NamedTuple):
     low: float
     high: float
     boundary: float
-    """Normal deviations that the error spent on this look leaves."""
+    """Normal deviations that the error spent on this look leaves; infinite where the rewards give no interval yet."""
 
 
 def planned_looks(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Look]:
     """Return the intervals of the looks that have come."""
     at = [look for look in plan.at if look <= decisions]
     sums = [scores.until(look) for look in at]
-    while sums and not sums[0].effective > 0:  # no rewards, or all alike: no interval, and nothing is spent
-        del sums[0], at[0]
-    errors = [spent(plan.spending, look / plan.rounds, 1 - plan.level) for look in at]
+    # No rewards of an arm, or all alike without a range: no interval, and nothing is spent.
+    early = sum(not each.effective > 0 for each in sums)
+    errors = [spent(plan.spending, look / plan.rounds, 1 - plan.level) for look in at[early:]]
     # A reward may lie at the estimate and add nothing, or move it; information must grow for the integration.
-    times = np.maximum.accumulate([each.information for each in sums]) * (1 + 1e-9 * np.arange(len(sums)))
-    looks = zip(at, sums, boundaries(errors, times.tolist()), strict=True)
+    times = np.maximum.accumulate([each.information for each in sums[early:]]) * (1 + 1e-9 * np.arange(len(errors)))
+    bounds = [math.inf] * early + boundaries(errors, times.tolist())
+    looks = zip(at, sums, bounds, strict=True)
     return [Look(at, each.rounds, each.estimate, *each.interval(c), c) for at, each, c in looks]
 
 
