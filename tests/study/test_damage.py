@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from rarely.study import BrokenStudy, InvalidStorage, NewerSchema, Study, StudyError
+from rarely.study import BrokenStudy, Event, InvalidStorage, NewerSchema, Study, StudyError
 from rarely.study.storage import tables
 from studies import contexts_of, every_storage, linear, play
 
@@ -112,6 +112,39 @@ def test_an_altered_decision_is_not_served(path):
     tamper(path, "UPDATE rarely_events SET data = zeroblob(length(data)) WHERE seq = 47")
     with pytest.raises(BrokenStudy, match="event 47"):
         Study.open(url(path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "body = body || ' '",
+        "body = '{}'",
+        "body = '[1]'",
+        "body = '{'",
+        "body = CAST(x'7b22ff' AS TEXT)",
+        "body = x'00'",
+        "data = 'text'",
+        "seq = 'five'",
+        "hash = 7",
+        "ref = 1",
+    ],
+)
+@pytest.mark.parametrize("kind", ["decide", "reward", "version"])
+def test_an_altered_record_is_not_analysed(path, change, kind):
+    """Also where the change leaves a record that can be read: its numbers are not those that were recorded."""
+    last = f"(SELECT max(seq) FROM rarely_events WHERE kind = '{kind}')"
+    tamper(path, f"UPDATE rarely_events SET {change} WHERE seq = {last}")
+    with Study.open(url(path), lazy=True) as study:
+        for read in (study.analysis, study.log, lambda: list(study.decisions())):
+            with pytest.raises(BrokenStudy, match="Use a backup"):
+                read()
+
+
+def test_a_body_without_its_field_is_damage():
+    """As when a damaged index names another row: the chain is intact, but what is read is no reward."""
+    for body in ('{"rewarc":1.0}', "[1]", "{", None):
+        with pytest.raises(BrokenStudy, match="Use a backup"):
+            Event(1, "reward", 0, "", "", None, None, "", body, b"", "", "").content["reward"]
 
 
 def test_a_damaged_snapshot_is_not_served(path):

@@ -351,8 +351,8 @@ def _blocks(events: Iterable[Event]) -> Iterator[list[Event]]:
 
 
 def records(session: Session, last: int | None = None) -> Iterator[DecisionRecord]:
-    """Yield the recorded decisions in order, up to an event."""
-    for event in session.events(0, session.last_seq() if last is None else last):
+    """Yield the recorded decisions in order, up to an event; `BrokenStudy` at the first event that was altered."""
+    for event in session.checked(session.events(0, session.last_seq() if last is None else last), Position()):
         if event.kind == "decide":
             yield record_of(event, session.settings.arms)
 

@@ -500,18 +500,20 @@ class Session:
         """Let the policy follow decisions that others have made with it; it stays as it was if that fails."""
         live, mark = self.live, self.live.mark
         try:
-            live.follow(self._checked(live, events))
+            live.follow(self.checked(events, live.position))
         except BaseException:
             live.return_to(mark)
             raise
 
-    def _checked(self, live: LivePolicy, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the events that a policy takes in, each checked against the chain."""
+    def checked(self, events: Iterable[Event], position: Position) -> Iterator[Event]:
+        """Yield the events after a position, each checked against the chain."""
+        seq, head = position.seq, position.head
         for event in events:
-            flaw = flaw_of(self.name, event, live.position.seq + 1, live.position.head)
+            flaw = flaw_of(self.name, event, seq + 1, head)
             if flaw:
                 raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
             yield event
+            seq, head = event.seq, event.hash
 
     def _restored(self) -> LivePolicy:
         """Return the policy in use, from a checkpoint or its cut on, in short reads that keep nobody waiting."""
@@ -530,7 +532,8 @@ class Session:
         self._overtaken = False
         live = live or self.at_cut(position.base, position.cut, specials)
         began = time.thread_time()
-        live.follow(self._checked(live, self.events(live.position.seq, last)), segments(live.base, specials))
+        events = self.checked(self.events(live.position.seq, last), live.position)
+        live.follow(events, segments(live.base, specials))
         if live.policy.round != live.position.rounds:
             raise BrokenStudy(
                 f"study {self.name!r} has {live.position.rounds} decisions on record, but its policy has made "

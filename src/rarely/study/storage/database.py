@@ -94,7 +94,7 @@ class Database(ABC):
         """Raise errors of the driver, about a database or a file, as errors of a study."""
         try:
             yield
-        except self.driver_error as error:
+        except (self.driver_error, UnicodeDecodeError) as error:  # of a damaged text
             raise self._translation(error, place) from error
 
     def create(self) -> None:

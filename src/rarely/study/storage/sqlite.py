@@ -129,7 +129,7 @@ class SqliteStorage(Database):
             )
         if "full" in what:
             return StudyError(f"{place} was not changed, because the disk is full. Free some space, and repeat it.")
-        if any(sign in what for sign in ("not a database", "malformed", "corrupt", "no such")):
+        if any(sign in what for sign in ("not a database", "malformed", "corrupt", "no such", "decode")):
             return BrokenStudy(f"{place} is not an intact SQLite database ({what}). Use a backup.")
         if "readonly" in what or "unable to open" in what:
             return InvalidStorage(f"{place} cannot be written to ({what}). Change the permissions of file and folder.")

@@ -17,7 +17,6 @@ SQL of transactions is such that both databases understand it.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -29,7 +28,7 @@ from typing import Any, Literal
 
 from rarely import __version__
 from rarely.study.errors import BrokenStudy, NewerSchema
-from rarely.study.events import SPECIALS, Event, EventKind
+from rarely.study.events import SPECIALS, Event, EventKind, read_body
 
 Dialect = Literal["sqlite", "postgresql"]
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -162,7 +161,10 @@ class Tables:
 
     def last_seq(self) -> int:
         """Return the seq of the last event; 0 for an empty record."""
-        return int(self._rows("SELECT max(seq) FROM rarely_events WHERE study = ?")[0][0] or 0)
+        last = self._rows("SELECT max(seq) FROM rarely_events WHERE study = ?")[0][0] or 0
+        if not isinstance(last, int):
+            raise BrokenStudy(f"the last event must have a number; it has {last!r}. Use a backup.")
+        return last
 
     def event(self, seq: int) -> Event | None:
         return next(iter(self._events("AND seq = ?", seq)), None)
@@ -239,7 +241,7 @@ class Tables:
         sql = f"SELECT d.seq, r.body {_REWARDED} AND d.seq > ? AND d.seq <= ? ORDER BY d.seq, r.seq"
         by_decision: dict[int, tuple[int, list[float]]] = {}
         for seq, body in self._rows(sql, first, last):
-            content = json.loads(body)
+            content = read_body(body)
             by_decision.setdefault(seq, (content["round"], []))[1].append(content["reward"])
         return list(by_decision.values())
 
@@ -250,7 +252,7 @@ class Tables:
             "AND NOT EXISTS (SELECT 1 FROM rarely_events r WHERE r.study = d.study AND r.ref = d.ref "
             "AND r.key IS NOT NULL AND (r.kind = 'reward' OR r.why = 'override')) ORDER BY d.seq"
         )
-        return [int(json.loads(body)["round"]) for (body,) in self._rows(sql, first, last)]
+        return [int(read_body(body)["round"]) for (body,) in self._rows(sql, first, last)]
 
     # --- snapshots and versions
 
