@@ -17,8 +17,10 @@ from rarely import (
     NeuralLinear,
     NeuralTS,
     OnDemand,
+    Preset,
     SparseRows,
     Training,
+    Window,
 )
 from rarely._core.model.sparse_features import sparse_products
 
@@ -170,3 +172,106 @@ def test_rewards_too_large_for_the_estimate_are_rejected():
     policy.observe(policy.select(ROWS.pack([{1: 1.0}, {2: 1.0}])), 1e308)
     with pytest.warns(rarely.RejectedWarning):
         assert not policy.update().accepted
+
+
+def both(kind, columns, nonzeros, given):
+    """A policy of sparse contexts, and one of the same contexts written out."""
+    rows = SparseRows.of(columns, nonzeros)
+    dense = Affine(np.zeros(columns), np.full(columns, nonzeros**0.5))
+    given = {"schedule": OnDemand(), "seed": 0} | given
+    return rows, kind(**rows.settings, **given), kind(dim=columns, context_scale=dense, **given)
+
+
+def drawn(rng, arms, columns, nonzeros):
+    """Contexts of some arms, written out, and packed in any order of their columns."""
+    written = np.zeros((arms, columns))
+    for row in written:
+        row[rng.choice(columns, rng.integers(1, nonzeros + 1), replace=False)] = rng.normal(size=1) + rng.normal()
+    return written, [{int(c): row[c] for c in rng.permutation(np.flatnonzero(row))} for row in written]
+
+
+PRECISE = Preset.named("practical", precision="float64")
+FORGETFUL = {
+    "LinUCB": (LinUCB, {}),
+    "LinUCB, a window": (LinUCB, {"forgetting": Window(3)}),
+    "LinUCB, the last round": (LinUCB, {"forgetting": Window(1), "within_batch": "frozen"}),
+    "LinUCB, a discount": (LinUCB, {"forgetting": Discount(0.8)}),
+    "LinTS, a discount": (LinTS, {"forgetting": Discount(0.8)}),
+    "default": (BatchNeuralUCB, {"hidden": 8}),
+    "default, a window": (BatchNeuralUCB, {"hidden": 8, "forgetting": Window(20)}),
+    "NeuralTS, a discount": (
+        NeuralTS,
+        {"hidden": 8, "forgetting": Discount(0.9), "training": Training(steps=5), "preset": PRECISE},
+    ),
+    "skip, a window": (
+        BatchNeuralUCB,
+        {
+            "hidden": 8,
+            "forgetting": Window(4),
+            "training": Training(steps=5, skip=1.0),
+            "preset": PRECISE,
+            "within_batch": "running",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGETFUL)
+@settings(max_examples=4)
+@given(
+    columns=st.integers(2, 40),
+    nonzeros=st.integers(1, 5),
+    arms=st.integers(1, 6),
+    rounds=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+)
+def test_sparse_rows_are_exact_for_every_policy_and_shape(name, columns, nonzeros, arms, rounds, seed):
+    kind, given = FORGETFUL[name]
+    nonzeros, rng = min(nonzeros, columns), np.random.default_rng(seed)
+    rows, sparse, dense = both(kind, columns, nonzeros, given)
+    for _ in range(3):
+        block = [drawn(rng, arms, columns, nonzeros) for _ in range(rounds)]
+        written, packed = np.stack([each for each, _ in block]), np.stack([rows.pack(each) for _, each in block])
+        for mine, theirs in zip(sparse.score(packed), dense.score(written), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
+        decision, other = sparse.select(packed), dense.select(written)
+        np.testing.assert_array_equal(decision.arm, other.arm)
+        np.testing.assert_allclose(decision.probabilities, other.probabilities, atol=1e-5)
+        assert sparse.log_det == pytest.approx(dense.log_det, rel=1e-6)
+        rewards = written[np.arange(rounds), decision.arm, 0] + rng.normal(size=rounds)
+        sparse.observe(decision, rewards)
+        dense.observe(other, rewards)
+        assert sparse.update().accepted == dense.update().accepted
+        assert sparse.log_det == pytest.approx(dense.log_det, rel=1e-6)
+        assert sparse.beta == pytest.approx(dense.beta, rel=1e-6)
+
+
+def test_rounds_of_more_arms_than_a_block_are_exact():
+    rows, sparse, dense = both(LinUCB, 50, 3, {"within_batch": "frozen"})
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        written, packed = drawn(rng, 1500, 50, 3)
+        assert sparse.select(rows.pack(packed)).arm == dense.select(written).arm
+        assert sparse.log_det == pytest.approx(dense.log_det, rel=1e-9)
+
+
+@pytest.mark.parametrize("nonzeros", [1, 3])
+def test_arms_of_their_own_columns_are_judged_by_their_own_rewards(nonzeros):
+    """One-hot arms share no column in packed contexts either; other arms do, although column 0 fills them up."""
+    rows, sparse, dense = both(BatchNeuralUCB, 6, nonzeros, {"hidden": 8})
+    written, rng, paid = np.eye(6), np.random.default_rng(0), np.linspace(0, 1, 6)
+    packed = rows.pack([{i: 1.0} for i in range(6)])
+    for round in range(60):
+        decision, other = sparse.select(packed), dense.select(written)
+        assert decision.arm == other.arm
+        reward = paid[decision.arm] + 0.3 * rng.normal()
+        sparse.observe(decision, reward)
+        dense.observe(other, reward)
+        if round % 12 == 11:
+            sparse.update()
+            dense.update()
+            assert sparse._state.current.override.decides
+            assert sparse.beta == pytest.approx(dense.beta, rel=1e-6)
+    if nonzeros == 3:
+        sparse.select([rows.pack([{0: 1.0, 1: 1.0}, {1: 2.0, 2: 1.0}, {3: 1.0}])])
+        assert not sparse._state.arm_stats.disjoint

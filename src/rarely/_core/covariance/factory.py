@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -32,7 +32,8 @@ from rarely._core.covariance.dual import Dual, InnerProducts
 from rarely._core.covariance.primal import Primal
 from rarely._core.covariance.protocol import FORMS, Covariance, Limit, RowCost, Widths
 from rarely._core.errors import InvalidInput, check_positive, check_whole, nearest, shown
-from rarely._core.model.features import Factors
+from rarely._core.model.features import FactorRows, Factors
+from rarely._core.model.sparse_features import SparseFactors
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
@@ -280,7 +281,8 @@ class DualFactory(CovarianceFactory):
     def _new(self, form: str, widths: Widths) -> Covariance:
         if form == "diagonal":
             return SparseDiagonal(widths, self.ridge, self._limit(widths), self.columns)
-        return Dual(widths, self.ridge, self._limit(widths), self.inner)
+        rows = partial(FactorRows, widths, SparseFactors if self.columns else Factors)
+        return Dual(widths, self.ridge, self._limit(widths), self.inner, rows)
 
 
 @lru_cache(maxsize=256)

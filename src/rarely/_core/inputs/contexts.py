@@ -134,14 +134,19 @@ class Part:
         before = np.cumsum(self.present.ravel()).reshape(self.present.shape) - 1
         return np.asarray(before[np.arange(len(arms)), arms], np.int64)
 
-    def disjoint(self, rounds: int) -> bool:
-        """Return whether no column is nonzero for two arms of one of the first `rounds` rounds.
+    def disjoint(self, rounds: int, *, packed: bool = False) -> bool:
+        """Return whether no column is nonzero for two arms of one of the first `rounds` rounds; see `SparseRows`.
 
         >>> part = Part(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0], [1.0, 2.0]]), np.ones((2, 2), bool), True)
-        >>> part.disjoint(1), part.disjoint(2)
-        (True, False)
+        >>> part.disjoint(1), part.disjoint(2), part.disjoint(2, packed=True)
+        (True, False, False)
         """
         rows = self.rows_until(rounds)
+        if packed:
+            columns, numbers = np.split(rows, 2, axis=1)
+            owners = np.repeat(np.arange(rounds), self.present[:rounds].sum(axis=1))
+            used = (owners[:, None] * (columns.max(initial=0.0) + 1) + columns)[numbers != 0]
+            return len(np.unique(used)) == len(used)
         if np.count_nonzero(rows) > rounds * rows.shape[1]:
             return False  # more numbers than columns
         nonzero = rows != 0
@@ -227,7 +232,7 @@ class RoundContexts:
         part = self.given[done:end]
         alone = self.complete or part.shape[1] != self.present.shape[1]
         chosen = part.reshape(-1, part.shape[2]) if alone else part[self.present[done:end]]
-        return np.add(chosen, 0.0, dtype=np.float64)  # −0 becomes 0, so that equal contexts are the same bytes
+        return np.asarray(np.add(chosen, 0.0, dtype=np.float64))  # −0 becomes 0: equal contexts are the same bytes
 
 
 def read_rounds(contexts: Any, mask: Any, dim: int) -> RoundContexts:

@@ -81,14 +81,16 @@ class SparseRows(Standardising):
         columns = read_whole(columns, "columns", InvalidContexts)
         values = read_real(values, "numbers of a sparse row", InvalidContexts)
         filled, most = values != 0, self.dim // 2
-        counts = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[filled], minlength=len(lengths))
+        rows, columns, values = np.repeat(np.arange(len(lengths)), lengths)[filled], columns[filled], values[filled]
+        counts, order = np.bincount(rows, minlength=len(lengths)), np.lexsort((columns, rows))
         if width != self.columns or counts.max(initial=0) > most:
             came = f"{width} columns and {counts.max(initial=0)} numbers in a row"
             raise InvalidContexts(
                 f"rows must have {self.columns} columns, of which at most {most} are not 0; got {came}."
             )
         packed, there = np.zeros((len(counts), 2, most)), np.arange(most) < counts[:, None]
-        packed[:, 0][there], packed[:, 1][there] = columns[filled], values[filled]
+        # Equal contexts are equal rows, in whatever order their columns came.
+        packed[:, 0][there], packed[:, 1][there] = columns[order], values[order]
         out = packed.reshape(len(counts), self.dim)
         self.padded(out)  # checks the columns
         return out

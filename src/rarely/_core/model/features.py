@@ -102,7 +102,7 @@ class Factors:
         """Return all features of the parts, in order."""
         inputs = zip(*(part.inputs for part in parts), strict=True)
         signals = zip(*(part.signals for part in parts), strict=True)
-        return Factors(tuple(map(np.concatenate, inputs)), tuple(map(np.concatenate, signals)))
+        return parts[0].alike(tuple(map(np.concatenate, inputs)), tuple(map(np.concatenate, signals)))
 
     def last_layer(self) -> Factors:
         """Return the part of each feature that belongs to W_L."""

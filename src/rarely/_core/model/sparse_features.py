@@ -18,6 +18,17 @@ from rarely._core.model.network import Network, Weights
 from rarely._core.types import Array, IntArray
 
 
+class SparseFactors(Factors):
+    """n features whose first inputs are packed."""
+
+    def alike(self, inputs: tuple[Array, ...], signals: tuple[Array, ...], norms: Array | None = None) -> SparseFactors:
+        return SparseFactors(inputs, signals, norms)
+
+    def compute_norms(self) -> Array:
+        numbers = self.inputs[0][:, self.inputs[0].shape[1] // 2 :]
+        return Factors((numbers, *self.inputs[1:]), self.signals).compute_norms()
+
+
 def unpacked(packed: Array) -> tuple[IntArray, Array]:
     """Return columns and numbers."""
     half = packed.shape[1] // 2
@@ -66,8 +77,7 @@ def times(matrix: Array, packed: Array) -> Array:
 
 def linear_factors(packed: Array) -> Factors:
     """Return the features of a linear model."""
-    norms = np.einsum("ij,ij->i", packed[:, packed.shape[1] // 2 :], packed[:, packed.shape[1] // 2 :])
-    return Factors((packed,), (np.ones((len(packed), 1)),), norms)
+    return SparseFactors((packed,), (np.ones((len(packed), 1)),))
 
 
 def values_and_factors(network: Network, weights: Weights, packed: Array) -> tuple[Array, Factors]:
@@ -78,6 +88,4 @@ def values_and_factors(network: Network, weights: Weights, packed: Array) -> tup
     if skip:
         values += skip * times(last[:, m:], packed)[:, 0]
     signals = np.column_stack(((units > 0) * last[0, :m], np.full(len(units), skip)))
-    norms = linear_factors(packed).squared_norms * np.einsum("ij,ij->i", signals, signals)
-    norms += np.einsum("ij,ij->i", units, units)
-    return network.output_scale * values, Factors((packed, units), (signals, np.ones((len(units), 1))), norms)
+    return network.output_scale * values, SparseFactors((packed, units), (signals, np.ones((len(units), 1))))

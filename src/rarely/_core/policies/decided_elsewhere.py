@@ -126,7 +126,7 @@ class VersionFunction:
                 thoughts = probabilities[picked], scored.means[picked], scored.bonuses[picked]
                 parts.append(DecidedRounds(arms, *thoughts, part.rows[part.row_of(arms)]))
                 if scored.candidates:
-                    disjoint = stats.disjoint and part.disjoint(count)
+                    disjoint = stats.disjoint and part.disjoint(count, packed=version.learner.sparse is not None)
                     stats = stats.merge(scored.variances, scored.priors, arms, disjoint=disjoint, unit=scored.unit)
                 offered.add(part.rows, count, rounds.arms, stats)
         return DecidedRounds(*map(np.concatenate, zip(*parts, strict=True)))

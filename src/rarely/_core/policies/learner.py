@@ -16,6 +16,7 @@ from rarely._core.growable_array import changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, Moments, RewardScale
+from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
@@ -208,6 +209,11 @@ class Learner(ABC):
         """Return the next version, from all rewards that are in; `watch` hears of the progress and limits the time."""
 
     # --- predictions
+
+    @property
+    def sparse(self) -> SparseRows | None:
+        """How contexts are packed, if they are sparse."""
+        return None
 
     takes_missing: bool = False
     """Whether a context may have NaN for a missing number."""
@@ -421,6 +427,7 @@ class LearnerAround(Learner):
         return self if base is self.base else changed(self, base=base)
 
     dim, widths, context_scale = _of_base("dim"), _of_base("widths"), _of_base("context_scale")
+    sparse = _of_base("sparse")
     fits_scale, follows, moments = _of_base("fits_scale"), _of_base("follows"), _of_base("moments")
     noise, reward_spread, chooses_memory = _of_base("noise"), _of_base("reward_spread"), _of_base("chooses_memory")
 

@@ -203,6 +203,10 @@ class SparseLinearLearner(Learner):
     def widths(self) -> Widths:
         return ((1, self.scale.dim + 2 * self.scale.constant),)
 
+    @property
+    def sparse(self) -> SparseRows:
+        return self.scale
+
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         packed = self.scale.padded(contexts)
         return times(self.coefficients[None], packed)[:, 0], linear_factors(packed)

@@ -91,7 +91,6 @@ class NetworkLearner(ScaledLearner):
 
     @property
     def sparse(self) -> SparseRows | None:
-        """How contexts are packed, if they are sparse."""
         rows = self.scale.map
         return rows if isinstance(rows, SparseRows) and not isinstance(rows, SeenSpace) else None
 

@@ -258,7 +258,8 @@ class _OpenBatch:
             self.clock = self.clock.ended()
         if self.draws is not None:
             self.draws.keep(keep)
-        disjoint = current.learner.predicts and self.stats.disjoint and part.disjoint(keep)
+        packed = current.learner.sparse is not None
+        disjoint = current.learner.predicts and self.stats.disjoint and part.disjoint(keep, packed=packed)
         played = Chosen(scored.means, bonuses, probabilities, arms, chosen, lot, scored.source)
         if keep < len(part):
             variances, scored.priors = variances[:keep], scored.priors[:keep]
