@@ -10,7 +10,6 @@ from rarely_lab.reproduce.catalogue import PROBLEMS
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.records import content_of, log_det_rounds
-from rarely_lab.reproduce.setup import policy_of
 
 ROUNDS = Cosine().rounds(seed=0, count=30)
 
@@ -77,7 +76,7 @@ def test_what_is_on_record_is_what_the_world_paid():
 
 def test_a_rejected_update_is_on_record_as_rejected():
     cell = Cell(PROBLEMS["cosine"], "paper", Configuration("fixed", batches=3), 0, 30)
-    policy = policy_of(cell, Cosine())
+    policy = cell.policy()
     played = play_policy(policy, ROUNDS)
     refused = SimpleNamespace(round=20, accepted=False, reason="it rained", log_det=1.0, attempts=24)
     told = content_of(played, [policy.updates[0], refused], lambda t: 0.0, "grid", 1.0)["updates"]
@@ -89,5 +88,5 @@ def test_every_seed_has_initial_weights_of_its_own():
     weights = []
     for seed in (3, 4):
         cell = Cell(PROBLEMS["cosine"], "paper", Configuration("neuralucb"), seed, 10)
-        weights.append(policy_of(cell, Cosine()).initial_weights[0])
+        weights.append(cell.policy().initial_weights[0])
     assert not np.array_equal(*weights)

@@ -23,7 +23,6 @@ from rarely_lab.gpu.lockstep import Lockstep  # noqa: E402
 from rarely_lab.reproduce.cells import Cell  # noqa: E402
 from rarely_lab.reproduce.config import Configuration, Problem  # noqa: E402
 from rarely_lab.reproduce.golden import setups  # noqa: E402
-from rarely_lab.reproduce.setup import policy_of, world_of  # noqa: E402
 
 CONFIGURATIONS = (
     Configuration("fixed", batches=4),
@@ -49,12 +48,12 @@ def cells_of(problem, reading, rounds=40, seeds=(0, 1)):
 
 def compared(cells, precision):
     """Return replicas of the lockstep, the policies that played the same rounds one by one, and their log det Z."""
-    runs = {cell.seed: world_of(cell).rounds(cell.seed, cell.rounds) for cell in cells}
-    policies = [policy_of(cell, world_of(cell)) for cell in cells]
+    runs = {cell.seed: cell.world().rounds(cell.seed, cell.rounds) for cell in cells}
+    policies = [cell.policy() for cell in cells]
     replicas = Lockstep(policies, [runs[cell.seed] for cell in cells], "cpu", precision).play()
 
     def one_by_one(cell):
-        policy, log_dets = policy_of(cell, world_of(cell)), []
+        policy, log_dets = cell.policy(), []
         play_policy(policy, runs[cell.seed], lambda t: log_dets.append(policy.log_det))
         return policy, log_dets
 

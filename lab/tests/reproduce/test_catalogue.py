@@ -8,7 +8,6 @@ from rarely_lab.engine.record import identity
 from rarely_lab.reproduce.catalogue import FAIR, PROBLEMS, configurations, plan_cells
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.config import PRESETS, Configuration, Problem
-from rarely_lab.reproduce.setup import policy_of, world_of
 
 TABLE = Table.of(np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2)
 OWN = Problem("own", TABLE)
@@ -66,7 +65,7 @@ def test_the_default_policy_stands_beside_one_preset():
 
 def test_the_default_policy_has_nothing_set():
     asked = cell(PROBLEMS["cosine"], "practical", kind="default", batches=5)
-    policy = policy_of(asked, world_of(asked))
+    policy = asked.policy()
     assert policy.settings() == BatchNeuralUCB(10, Paced(20, 5), covariance="exact", seed=3).settings()
 
 
@@ -86,7 +85,7 @@ def test_cells_become_the_policies_that_they_name():
         ),
         (cell(cosine, "raw", kind="linucb", ridge=0.1, beta=0.01), LinUCB, None),
     ):
-        policy = policy_of(given, world_of(given))
+        policy = given.policy()
         assert type(policy) is kind
         if schedule is not None:
             assert policy.schedule.schedule == schedule
@@ -94,7 +93,7 @@ def test_cells_become_the_policies_that_they_name():
 
 def settings(preset, problem):
     given = cell(problem, preset, kind="neuralucb")
-    return policy_of(given, world_of(given))
+    return given.policy()
 
 
 def test_the_presets_are_the_three_readings():
@@ -112,10 +111,10 @@ def test_the_presets_are_the_three_readings():
 )
 def test_presets_see_tables_in_their_own_view(preset, view, dim):
     given = cell(OWN, preset, kind="neuralucb")
-    world = world_of(given)
+    world = given.world()
     assert isinstance(world, TableWorld)
     assert (world.view, world.dim) == (view, dim)
-    policy = policy_of(given, world)
+    policy = given.policy()
     assert policy.dim == dim
     if preset == "practical":
         assert policy.context_scale == world.context_scale  # contexts come scaled: the policy leaves them alone
@@ -123,11 +122,11 @@ def test_presets_see_tables_in_their_own_view(preset, view, dim):
 
 def test_an_intercept_is_appended_or_stands_in_every_block():
     appended = cell(PROBLEMS["cosine"], "raw", kind="linucb-intercept", ridge=1.0, beta=1.0)
-    assert len(policy_of(appended, world_of(appended)).coefficients) == 11
+    assert len(appended.policy().coefficients) == 11
     plain = cell(PROBLEMS["cosine"], "raw", kind="linucb", ridge=1.0, beta=1.0)
-    assert len(policy_of(plain, world_of(plain)).coefficients) == 10
+    assert len(plain.policy().coefficients) == 10
     inside = cell(OWN, "raw", kind="linucb-intercept", ridge=1.0, beta=1.0)
-    assert len(policy_of(inside, world_of(inside)).coefficients) == 8
+    assert len(inside.policy().coefficients) == 8
 
 
 def test_runs_are_planned_one_after_the_other_and_the_longest_first():

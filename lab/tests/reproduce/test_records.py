@@ -24,7 +24,6 @@ from rarely_lab.reproduce.config import PRESETS, Configuration, Problem
 from rarely_lab.reproduce.records import Record, Store
 from rarely_lab.reproduce.report.page import write_report
 from rarely_lab.reproduce.report.quick_page import summarise
-from rarely_lab.reproduce.setup import policy_of, world_of
 
 SMALL = replace(PROBLEMS["cosine"], hidden=8, steps=5, batches=(3,), log_ratios=(2.0,))
 LINEAR = Configuration("linucb", ridge=1.0, beta=1.0)
@@ -79,7 +78,7 @@ def test_the_regret_on_record_is_the_worlds():
     cell = next(c for c in cells() if c.configuration.kind == "fixed")
     found = play_cell(cell).record
     rounds = SMALL.source.rounds(0, 25)
-    policy, total = policy_of(cell, world_of(cell)), 0.0
+    policy, total = cell.policy(), 0.0
     for t in range(25):  # the plain loop of the README
         decision = policy.select(rounds.contexts[t])
         policy.observe(decision, rounds.rewards[t, decision.arm])
@@ -106,8 +105,8 @@ def test_all_policies_of_a_run_see_the_same_world():
 
     for cell in cells(runs=1):
         seen.append([])
-        world = world_of(cell)
-        play_policy(Watched(policy_of(cell, world)), world.rounds(cell.seed, cell.rounds))
+        world = cell.world()
+        play_policy(Watched(cell.policy()), world.rounds(cell.seed, cell.rounds))
     assert all(np.array_equal(stream, seen[0]) for stream in seen)
 
 

@@ -139,22 +139,10 @@ def live(
     missing: int = 0,
     few: int = 0,
 ) -> Trace:
-    """Live through the rounds of a seed, in blocks or in single ones, and return what happened.
+    """Live through the rounds of a seed, and return what happened; the policy may learn from the rounds first.
 
-    Parameters
-    ----------
-    make, world
-        Returns the policy of a seed, which may learn from the rounds first; returns the rounds of a seed.
-    seed, nudge
-        The seed of both; how much rewards are changed.
-    block
-        Rounds that are decided in one call, at most up to an update.
-    late
-        How many rounds later every third reward comes.
-    missing
-        Every how many rounds a reward never comes; 0 is never.
-    few
-        For how many rounds half of the arms are offered.
+    Up to `block` rounds are decided in one call, but none beyond an update. Every third reward comes `late` rounds
+    later, every `missing`-th one never. For the first `few` rounds half of the arms are offered.
     """
     rounds = nudged(world(seed), nudge)
     policy, count = Watched(make(rounds, seed)), len(rounds)

@@ -207,8 +207,8 @@ def _reaches(values: Sequence[float] | Array, confidence: float) -> tuple[float,
 
     def reach(low: float, high: float) -> float:
         """Return the largest t with this h(t), for any a between these."""
-        found = [h if abs(a) < 1e-9 else (float(np.cbrt(1 + 3 * a * (h - a / 2))) - 1) / a for a in (0.0, low, high)]
-        return error * max(found + [at_vertex] * (low < _vertex(at_vertex) < high))
+        reaches = [h if abs(a) < 1e-9 else (float(np.cbrt(1 + 3 * a * (h - a / 2))) - 1) / a for a in (0.0, low, high)]
+        return error * max(reaches + [at_vertex] * (low < _vertex(at_vertex) < high))
 
     return reach(*bends), reach(-bends[1], -bends[0])
 

@@ -67,9 +67,9 @@ def find_world(name: str, label: str | None = None, ignore: tuple[str, ...] = ()
         return _played(sklearn_table(name))
     if name.endswith(".csv"):
         return _played(own_table(name, label, ignore))
-    known = "; ".join(f"{each}: {', '.join(names)}" for each, names in WORLD_SETS.items())
+    sets = "; ".join(f"{each}: {', '.join(names)}" for each, names in WORLD_SETS.items())
     raise InvalidInput(
-        f"no world is called {name!r}; there are ({known}), wheel-δ such as wheel-0.95, and any file.csv."
+        f"no world is called {name!r}; there are ({sets}), wheel-δ such as wheel-0.95, and any file.csv."
     )
 
 

@@ -124,9 +124,9 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
     if name not in BOARDS:
         raise InvalidInput(f"no board is called {name!r}; there is {', '.join(BOARDS)}.")
     fixed = BOARDS[name]
-    known = _budgets(fixed["budgets"])
-    chosen: list[int | None] = _budgets(budgets) if budgets else [batches for batches in known if batches is not None]
-    if not set(chosen) <= set(known):
+    allowed = _budgets(fixed["budgets"])
+    chosen: list[int | None] = _budgets(budgets) if budgets else [batches for batches in allowed if batches is not None]
+    if not set(chosen) <= set(allowed):
         raise InvalidInput(f"--board {name} has the budgets {fixed['budgets']}; choose among them, got {budgets}.")
     entered = list(policies or ())
     for one in () if policies else fixed["policies"]:
@@ -140,11 +140,11 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
 
 def _merge(folders: list[Path], out: Path, markdown: Path | None, packed: Path | None) -> None:
     with Stages("reading records") as stages:
-        found = merge(folders, out, partial(stages, "copying records"))
-    console.print(f"{len(found.records)} records in {escape(str(out))}")
-    if found.refused:
-        say_refused(found.refused, f"{len(found.records)} records were merged" if found.records else "none is left")
-    if _show(out, markdown, packed) or found.refused:
+        merged = merge(folders, out, partial(stages, "copying records"))
+    console.print(f"{len(merged.records)} records in {escape(str(out))}")
+    if merged.refused:
+        say_refused(merged.refused, f"{len(merged.records)} records were merged" if merged.records else "none is left")
+    if _show(out, markdown, packed) or merged.refused:
         raise typer.Exit(1)
 
 

@@ -113,7 +113,7 @@ def reproduce_command(
 
 def _problems(names: list[str] | None) -> list[Problem]:
     groups = {"growth": GROWTH, "timed": TIMED}
-    asked = [name for given in names or PAPER for name in groups.get(given, (given,))]
+    asked = [name for group in names or PAPER for name in groups.get(group, (group,))]
     for name in asked:
         if name not in PROBLEMS:
             raise InvalidInput(
@@ -145,8 +145,8 @@ def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
     networks = [cell for cell in cells if not cell.configuration.same_everywhere]
     planned = {(f"{c.problem.name}/{c.reading}", "gpu" if gpu and c.reading != "code" else "cpu") for c in networks}
     records = Store(out).find().records if networks else []
-    found = [(r.series, r.engine) for r in records if not r.configuration.same_everywhere]
-    check_engines([*found, *sorted(planned)])
+    on_record = [(r.series, r.engine) for r in records if not r.configuration.same_everywhere]
+    check_engines([*on_record, *sorted(planned)])
 
 
 @guarded

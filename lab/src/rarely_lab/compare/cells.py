@@ -126,12 +126,12 @@ class Comparison:
     def plan(self) -> tuple[list[Cell], list[str]]:
         """Return every cell, run by run, so that an interruption leaves whole runs; and what is skipped."""
         find = partial(find_problem, label=self.label, ignore=self.ignore)
-        problems, skipped = _found("problems", expand(self.problems), find, ())
+        problems, skipped = _named("problems", expand(self.problems), find, ())
         for own in (problem.name for problem in problems.values()):
             if not NAME.fullmatch(own.partition("+")[0]):
                 raise InvalidInput(f"a file's name must be letters, digits, '.', '_' or '-'; got {own!r}.")
-        asked = dict.fromkeys(one for given in self.policies for one in (POLICIES if given == "all" else [given]))
-        policies, lacking = _found("policies", asked, _loaded, self.policies)
+        asked = dict.fromkeys(one for name in self.policies for one in (POLICIES if name == "all" else [name]))
+        policies, lacking = _named("policies", asked, _loaded, self.policies)
         skipped += lacking
         cells: dict[str, Cell] = {}
         seeds, budgets = range(self.first_seed, self.first_seed + self.seeds), dict.fromkeys(self.budgets)
@@ -165,11 +165,11 @@ def _loaded(name: str) -> Entry:
         raise InvalidInput(f"--policy {name}: {module} cannot be imported, {type(error).__name__}: {error}.") from error
 
 
-def _found(
+def _named(
     kind: str, names: Iterable[str], find: Callable[[str], Named], must: Collection[str]
 ) -> tuple[dict[str, Named], list[str]]:
     """Return problems or policies by the names asked for, and why some are skipped that not `must` be there."""
-    found: dict[str, Named] = {}
+    named: dict[str, Named] = {}
     skipped: list[str] = []
     for name in names:
         try:
@@ -179,10 +179,10 @@ def _found(
                 raise
             skipped.append(f"{name} is skipped: {error}")
             continue
-        if any(other.name == one.name for other in found.values()):
+        if any(other.name == one.name for other in named.values()):
             raise InvalidInput(f"two {kind} are called {one.name}; {RENAME[kind]}.")
-        found[name] = one
-    return found, skipped
+        named[name] = one
+    return named, skipped
 
 
 def compare(comparison: Comparison, out: str | Path, *, jobs: int | None = None, replace: bool = False) -> list[Result]:

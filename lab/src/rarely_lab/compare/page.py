@@ -64,15 +64,15 @@ def line_style(place: int) -> dict[str, Any]:
 
 def write_leaderboard(out: Path, markdown_path: Path | None = None) -> Written:
     """Write the page and perhaps Markdown from the records in `out`."""
-    found = read_records(out)
-    board = leaderboard(found.records)
+    stored = read_records(out)
+    board = leaderboard(stored.records)
     if not board.rows:
         raise NothingToCompare(_why_nothing(board.results, out))
-    warnings = [*outdated(found.records), *found.warnings(out, "page")]
-    write_text(out / "leaderboard.html", render_page(found.records, board, warnings))
+    warnings = [*outdated(stored.records), *stored.warnings(out, "page")]
+    write_text(out / "leaderboard.html", render_page(stored.records, board, warnings))
     if markdown_path is not None:
-        write_text(markdown_path, render_markdown(found.records, board, warnings))
-    return Written(out / "leaderboard.html", board, found.refused)
+        write_text(markdown_path, render_markdown(stored.records, board, warnings))
+    return Written(out / "leaderboard.html", board, stored.refused)
 
 
 def _why_nothing(results: Results, out: Path) -> str:
@@ -220,11 +220,11 @@ def draw_frontier(board: Leaderboard, problem: str) -> Figure:
     rows = [row for row in board.rows if row.policy != "uniform"]
     shown = [scale.zero, scale.one]
     for place, row in enumerate(rows):
-        known = [b for b in budgets if results.runs(problem, row.policy, b)]
-        estimates = [results.regret(problem, row.policy, b) for b in known]
+        played = [b for b in budgets if results.runs(problem, row.policy, b)]
+        estimates = [results.regret(problem, row.policy, b) for b in played]
         means = np.array([one.value for one in estimates])
         ends = np.abs(np.array([(one.low, one.high) for one in estimates]).reshape(-1, 2).T - means)
-        at = [(b or last) * DODGE ** (place - (len(rows) - 1) / 2) for b in known]
+        at = [(b or last) * DODGE ** (place - (len(rows) - 1) / 2) for b in played]
         ends[~np.isfinite(ends)] = np.nan  # of a single run
         axes.errorbar(at, means, ends, lw=1.2, ms=3.5, elinewidth=0.8, **line_style(place))
         shown.extend(means)

@@ -62,7 +62,7 @@ from rarely.theory.kernel_ucb import KernelUCB
 from rarely_lab.compare.contestant import AtEnds, Task
 from rarely_lab.compare.linear_rivals import BLCE, BayesianContestant, DesignElimination
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
-from rarely_lab.engine.play import Contestant
+from rarely_lab.engine.play import Contestant, OneByOne
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
 """A name that is a folder on every system."""
@@ -88,11 +88,11 @@ class UniformContestant(AtEnds):
         """Ignore the reward."""
 
 
-class LibraryContestant:
+class LibraryContestant(OneByOne):
     """A policy of the library, with the rewards of a batch observed in one call."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+        super().__init__(policy)
         self._rounds: list[int] = []
         self._rewards: list[float] = []
         self._block = 1
@@ -112,9 +112,6 @@ class LibraryContestant:
         """Keep the reward for the update that follows."""
         self._rounds.append(round)
         self._rewards.append(reward)
-
-    def due(self, round: int) -> bool:
-        return self.policy.due
 
     def update(self) -> None:
         self.policy.observe(rounds=self._rounds, rewards=self._rewards)
@@ -290,27 +287,27 @@ POLICIES: dict[str, Entry] = {
 """Every policy that comes with the package, by name."""
 
 
-def find_policy(given: str) -> Entry:
+def find_policy(asked: str) -> Entry:
     """Return a policy by its name, or your own as `module:factory` or `NAME=module:factory`.
 
     >>> find_policy("linucb@fixed").model
     'linucb'
     """
-    if (entry := POLICIES.get(given)) is not None:
+    if (entry := POLICIES.get(asked)) is not None:
         try:
             if entry.package:
                 import_module(entry.package)
         except ImportError as error:
             installed = {"sklearn": "scikit-learn"}.get(entry.package, entry.package)
-            raise UnavailablePolicy(f"{given} needs {installed}, which is not installed: pip install it.") from error
+            raise UnavailablePolicy(f"{asked} needs {installed}, which is not installed: pip install it.") from error
         return entry
-    source = given.rpartition("=")[2]
+    source = asked.rpartition("=")[2]
     if ":" not in source:
         raise InvalidInput(
-            f"no policy is called {given!r}; there are {', '.join([*MODELS, 'uniform', *ADAPTERS])}, each "
+            f"no policy is called {asked!r}; there are {', '.join([*MODELS, 'uniform', *ADAPTERS])}, each "
             f"model also with @{', @'.join(SCHEDULES[1:])}, and your own as module:factory."
         )
-    return _own(policy_name(given), source)
+    return _own(policy_name(asked), source)
 
 
 def policy_name(asked: str) -> str:

@@ -118,29 +118,18 @@ def expand(names: list[str]) -> list[str]:
     ['shuttle+drift', 'covertype+drift', 'adult+drift', 'cosine']
     """
     sets = WORLD_SETS | {"all": tuple(name for names in WORLD_SETS.values() for name in names)}
-    found = dict.fromkeys(
-        f"{one}{plus}{variant}"
-        for base, plus, variant in (name.partition("+") for name in names)
-        for one in sets.get(base, (base,))
-    )
-    return list(found)
+    parts = (name.partition("+") for name in names)
+    return list(dict.fromkeys(f"{one}{plus}{tail}" for base, plus, tail in parts for one in sets.get(base, (base,))))
 
 
 @cache
 def find_problem(name: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> Problem:
-    """Return a problem by its name; a table is read once in a process.
-
-    Raises `InvalidInput` if no problem has this name, `DataUnavailable` if a data file is not here and cannot be
-    fetched, and `RarelyError` if a table comes with scikit-learn, which is not installed.
+    """Return a problem by its name; raises `InvalidInput` if none has it, and the errors of `find_world`.
 
     Parameters
     ----------
-    name
-        A name of `WORLD_SETS`, `wheel-δ`, or a path that ends in .csv; with +drift or +delay for a variant.
-    label
-        The column of a CSV file that holds the class, by name or number; None: the last.
-    ignore
-        Columns of a CSV file to leave out, by name or number.
+    name, label, ignore
+        As `rarely.worlds.find_world` takes them; the name may end in +drift or +delay, for a variant.
 
     Examples
     --------

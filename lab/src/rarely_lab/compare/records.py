@@ -144,8 +144,8 @@ def read_records(folder: str | Path) -> Found:
     Examples
     --------
     >>> import tempfile
-    >>> found = read_records(tempfile.mkdtemp())  # an empty folder
-    >>> found.records, found.refused
+    >>> stored = read_records(tempfile.mkdtemp())  # an empty folder
+    >>> stored.records, stored.refused
     ([], [])
     """
     return packed.read_records(Path(folder), Record)
@@ -181,8 +181,8 @@ def merge(
         if not (folder.is_file() or (folder / "records").is_dir()):
             lack = "has no records" if folder.exists() else "does not exist"
             raise MixedRecords(f"{folder} {lack}; name a folder or a packed file that rarely compare wrote.")
-    found = [packed.read_packed(s, Record) if s.is_file() else Store(s).find() for s in sources]
-    every = [record for one in found for record in one.records]
+    contents = [packed.read_packed(s, Record) if s.is_file() else Store(s).find() for s in sources]
+    every = [record for one in contents for record in one.records]
     Record.check_together(every)  # before regrets, for it says why they differ
     records: dict[str, Record] = {}
     for record in every:
@@ -194,4 +194,4 @@ def merge(
             )
     merged = sorted(records.values(), key=lambda record: record.id)
     packed.copy_records(merged, Store(Path(out)), progress)
-    return Found(merged, [file for one in found for file in one.refused])
+    return Found(merged, [file for one in contents for file in one.refused])

@@ -136,8 +136,8 @@ class Results:
 
     def budgets(self, problem: str | None = None) -> list[int | None]:
         """Return the budgets on record, rising; T is last."""
-        found = {batches for name, _, batches in self._runs if problem in (None, name)}
-        return sorted(found, key=lambda batches: batches or math.inf)
+        played = {batches for name, _, batches in self._runs if problem in (None, name)}
+        return sorted(played, key=lambda batches: batches or math.inf)
 
     def finite(self, problem: str | None = None) -> list[int]:
         return [batches for batches in self.budgets(problem) if batches is not None]
@@ -185,8 +185,8 @@ class Results:
         """Return the mean normalised regret over log B; None where a budget of the problem is missing."""
         budgets = self.finite(problem)
         values = [self.normalised(problem, policy, batches) for batches in budgets]
-        known = [value for value in values if value is not None]
-        return area_under(budgets, known) if budgets and len(known) == len(budgets) else None
+        whole = [value for value in values if value is not None]
+        return area_under(budgets, whole) if budgets and len(whole) == len(budgets) else None
 
 
 def area_under(budgets: Sequence[int], values: Sequence[float]) -> float:

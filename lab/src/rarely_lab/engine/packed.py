@@ -38,7 +38,7 @@ def read_packed(path: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
             return Found(whole, [])
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InvalidInput(f"{path} is not a file of packed records: {reason_of(error)}.") from error
-    found, known = Found[AnyRecord]([], []), dict[str, Any]()
+    records, refused, shared = list[AnyRecord](), list[Refusal](), dict[str, Any]()
     for number, line in enumerate(text.splitlines(), 1):
         try:
             data = json.loads(line)
@@ -46,19 +46,19 @@ def read_packed(path: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
                 raise Malformed("it is not a JSON object")
             record = record_type.read(data)
         except (ValueError, RecursionError) as error:
-            found.refused.append(Refusal(path / f"line {number}", reason_of(error), record_type.advice))
+            refused.append(Refusal(path / f"line {number}", reason_of(error), record_type.advice))
             continue
         for parts in (data, data["asked"]):  # what most records have in common is kept once
-            parts |= {name: known.setdefault(repr(part), part) for name, part in parts.items() if type(part) is dict}
-        found.records.append(record)
-    return found
+            parts |= {name: shared.setdefault(repr(part), part) for name, part in parts.items() if type(part) is dict}
+        records.append(record)
+    return Found(records, refused)
 
 
 def read_records(source: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
     """Return the records of a folder or of a packed file, and what is refused; raise MixedRecords as they ask."""
-    found = read_packed(source, record_type) if source.is_file() else Store(source, record_type).find()
-    check_together(source, record_type, found.records)
-    return found
+    stored = read_packed(source, record_type) if source.is_file() else Store(source, record_type).find()
+    check_together(source, record_type, stored.records)
+    return stored
 
 
 def copy_records(records: Sequence[AnyRecord], store: Store[AnyRecord], progress: Callable[[int, int], None]) -> int:

@@ -29,7 +29,6 @@ from rarely.runs.sealed_json import Malformed, check_digest
 
 Value = TypeVar("Value")
 FORMAT = 1
-PACKAGE = Path(__file__).parents[1]
 SAFE_PART = re.compile(r"[^/\\:\0]+")
 """A part of a record's id, which becomes a path: a record from elsewhere must not lead out of the folder."""
 

@@ -73,13 +73,13 @@ class Store(Generic[AnyRecord]):
     def find(self) -> Found[AnyRecord]:
         """Return all records in the order of their names, and the files that are refused."""
         paths, folders = self._files()
-        found = Found[AnyRecord]([], folders)
+        stored = Found[AnyRecord]([], folders)
         for path in paths:
             try:
-                found.records.append(self._read(path))
+                stored.records.append(self._read(path))
             except Malformed as error:
-                found.refused.append(Refusal(path, str(error), self.record_type.advice))
-        return found
+                stored.refused.append(Refusal(path, str(error), self.record_type.advice))
+        return stored
 
     def missing(self, cells: Iterable[AnyCell], *, replace: bool = False) -> tuple[list[AnyCell], list[Refusal]]:
         """Return the cells without a record, and all refused files; raise MixedRecords before anything is changed.
@@ -89,9 +89,9 @@ class Store(Generic[AnyRecord]):
         missing; those of other cells are never touched.
         """
         asked = {cell.id: (cell, cell.describe()) for cell in cells}
-        found, code_of = self.find(), self.record_type.fingerprint
+        stored, code_of = self.find(), self.record_type.fingerprint
         fitting, misfits = list[AnyRecord](), list[AnyRecord]()
-        for record in found.records:
+        for record in stored.records:
             _, description = asked.get(record.id, (None, None))
             same = description is None or (
                 record.data["identity"] == identity(description) and record.numerics == code_of(description)
@@ -106,13 +106,13 @@ class Store(Generic[AnyRecord]):
             )
         check_together(self.folder, self.record_type, fitting, [description for _, description in asked.values()])
         places = {self.path(name) for name in asked}
-        for file in found.refused:
+        for file in stored.refused:
             if file.path in places:
                 _put_aside(file.path)
         for record in misfits:
             self.path(record.id).unlink()
         done = {record.id for record in fitting}
-        return [cell for name, (cell, _) in asked.items() if name not in done], found.refused
+        return [cell for name, (cell, _) in asked.items() if name not in done], stored.refused
 
     def _files(self) -> tuple[list[Path], list[Refusal]]:
         """Return the files that should be records, and the folders that cannot be looked into."""

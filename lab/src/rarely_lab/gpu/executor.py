@@ -24,7 +24,6 @@ from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.play import Played, Stopwatch
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.records import Record, content_of
-from rarely_lab.reproduce.setup import policy_of, world_of
 
 DRAWN_ALONE = 8
 """Runs that are drawn in this process; more are drawn side by side."""
@@ -94,7 +93,7 @@ class GpuExecutor:
         """Play groups one after another; runs of one world are drawn once."""
         last, drawn = None, dict[int, Rounds]()
         for group in groups:
-            world, count = world_of(group[0]), group[0].rounds
+            world, count = group[0].world(), group[0].rounds
             if (world, count) != last:
                 last, drawn = (world, count), {}
             drawn |= _drawn(world, sorted({cell.seed for cell in group} - drawn.keys()), count, self.jobs)
@@ -123,7 +122,7 @@ class GpuExecutor:
             return 2**20
         from rarely_lab.gpu.lockstep import BLOCK
 
-        rounds, problem, world = cell.rounds, cell.problem, world_of(cell)
+        rounds, problem, world = cell.rounds, cell.problem, cell.world()
         columns = world.dim + 1
         # A replica's factor of Z, twice more where it is copied to be solved, candidates, and the arrays of a training.
         each = 3 * rounds + 2 * columns + 14 * problem.hidden + 4 * BLOCK * world.arms
@@ -143,7 +142,7 @@ def grouped(cells: Sequence[runs.Cell]) -> tuple[list[list[Cell]], list[runs.Cel
             continue
         kind = cell.configuration.kind
         family = kind if cell.configuration.linear or kind == "neuralucb" else "batched"
-        groups.setdefault((world_of(cell), cell.problem.name, cell.reading, family, cell.rounds), []).append(cell)
+        groups.setdefault((cell.world(), cell.problem.name, cell.reading, family, cell.rounds), []).append(cell)
     # Cells come in the order of their seeds; those of one world stay together, whose runs are then drawn once.
     worlds = list(dict.fromkeys(key[0] for key in groups))
     return [groups[key] for key in sorted(groups, key=lambda key: worlds.index(key[0]))], others
@@ -166,7 +165,7 @@ def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> 
     from rarely_lab.gpu import linear, lockstep
 
     start = time.perf_counter()
-    policies: list[Any] = [policy_of(cell, world_of(cell)) for cell in cells]
+    policies: list[Any] = [cell.policy() for cell in cells]
     if cells[0].configuration.linear:
         replicas: Sequence[Any] = linear.play_linear(policies, rounds, device)
         selecting, training = time.perf_counter() - start, 0.0

@@ -20,9 +20,9 @@ def play_linear(policies: Sequence[LinUCB], runs: Sequence[Rounds], device: str)
     """Play all rounds of all runs."""
     learner: Any = state_of(policies[0]).current.learner
     contexts, paid, which = on_device(runs, learner.scale, torch.device(device))
-    given = [policy.settings() for policy in policies]
+    settings = [policy.settings() for policy in policies]
     ridge, beta = (
-        torch.tensor([float(each[name]) for each in given], dtype=torch.float64, device=device)
+        torch.tensor([float(each[name]) for each in settings], dtype=torch.float64, device=device)
         for name in ("ridge", "beta")
     )
     every, columns = torch.arange(len(runs), device=device), contexts.shape[-1]

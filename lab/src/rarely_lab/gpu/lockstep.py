@@ -146,16 +146,16 @@ class Lockstep:
         flat = offsets * self.arms + arms
         present = (offsets < ahead[:, None])[..., None]
         new: Any = tuple(part.gather(1, flat[..., None].expand(-1, -1, part.shape[2])) * present for part in factors)
-        corner, known = gram(new, new), None
+        corner, beside = gram(new, new), None
         if solved is not None:
-            known = solved.gather(2, flat[:, None].expand(-1, most, -1)).mT * present
-            corner = corner - known @ known.mT
+            beside = solved.gather(2, flat[:, None].expand(-1, most, -1)).mT * present
+            corner = corner - beside @ beside.mT
         corner.diagonal(dim1=1, dim2=2).add_(self.plan.ridge)
         triangle = torch.linalg.cholesky(corner)
         growth = 2 * triangle.diagonal(dim1=1, dim2=2).log() - math.log(self.plan.ridge)
         told = growth.cumsum(1).cpu().numpy(), arms.cpu().numpy(), near.cpu().numpy()
         kept = self._tensor(self._note(replicas, wanted, follows, *told))
-        self._append(rows, done, kept, contexts, arms, new, known, triangle)
+        self._append(rows, done, kept, contexts, arms, new, beside, triangle)
         if any(follows):
             self._follow([i for i, follow in zip(who, follows, strict=True) if follow])
 
@@ -222,7 +222,7 @@ class Lockstep:
         contexts: Tensor,
         arms: Tensor,
         new: Factors,
-        known: Tensor | None,
+        beside: Tensor | None,
         triangle: Tensor,
     ) -> None:
         """Add the kept rounds to Z and to what is learned from."""
@@ -234,8 +234,8 @@ class Lockstep:
         if self.fits_scale:
             self.chosen[at, when] = contexts[r, j, arms[r, j]]
         self.rewards[at, when] = self.paid[self.run[at], when, arms[r, j]]
-        if known is not None:
-            self.factor[at, when, : known.shape[2]] = known[r, j]
+        if beside is not None:
+            self.factor[at, when, : beside.shape[2]] = beside[r, j]
         lower = (offsets[:, None] >= offsets) & (offsets[:, None] < kept[:, None, None])
         r, j, k = lower.nonzero(as_tuple=True)
         self.factor[rows[r], done[r] + j, done[r] + k] = triangle[r, j, k]

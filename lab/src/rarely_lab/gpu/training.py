@@ -139,14 +139,14 @@ def top_curvature(samples: Samples, initial: Theta, start: Theta) -> tuple[Tenso
         moving = moving & (length > 0) & length.isfinite()
         unit = Theta(vector.first / length[:, None, None], vector.last / length[:, None])
         slopes = ((x @ unit.first.mT) * signals).sum(-1) + (units @ unit.last[..., None])[..., 0]
-        found, image = (slopes * present).square().sum(1), back(slopes)
-        settled = (found - value).abs() <= CONVERGED * found
+        estimate, image = (slopes * present).square().sum(1), back(slopes)
+        converged = (estimate - value).abs() <= CONVERGED * estimate
         vector = Theta(
             torch.where(moving[:, None, None], image.first, vector.first),
             torch.where(moving[:, None], image.last, vector.last),
         )
-        value = torch.where(moving, found, value)
-        moving = moving & ~settled
+        value = torch.where(moving, estimate, value)
+        moving = moving & ~converged
         if not bool(moving.any()):
             break
     return value.double(), vector
@@ -229,8 +229,8 @@ class Entries(NamedTuple):
 def entries_of(samples: Samples) -> Entries | None:
     """Return where samples differ from the commoner of each column's extremes; None if that is in too many columns."""
     x, present = samples.x, samples.present()[..., None].bool()
-    known = torch.where(present, x, x[:, :1])  # a replica has a sample
-    extremes = known.amin(1), known.amax(1)
+    filled = torch.where(present, x, x[:, :1])  # a replica has a sample
+    extremes = filled.amin(1), filled.amax(1)
     common = [((x == each[:, None]) & present).sum(1) for each in extremes]
     base = torch.where(common[0] >= common[1], *extremes)
     apart = (x != base[:, None]) & present
@@ -298,8 +298,8 @@ def _sparse_kernel(dim: int, hidden: int) -> Any:
     return kernel
 
 
-def _compiled(name: str, **given: int) -> Any:
+def _compiled(name: str, **constants: int) -> Any:
     cupy: Any = import_module("cupy")
-    options = ("--std=c++17", *(f"-D{key}={value}" for key, value in given.items()))
+    options = ("--std=c++17", *(f"-D{key}={value}" for key, value in constants.items()))
     source = Path(__file__).with_name(f"{name}.cu").read_text(encoding="utf-8")
     return cupy.RawModule(code=source, options=options).get_function(name)

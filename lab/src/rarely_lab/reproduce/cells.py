@@ -11,9 +11,8 @@ from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely_lab.engine import cell as runs
 from rarely_lab.engine.play import drawn, play_policy
-from rarely_lab.reproduce.config import Problem
+from rarely_lab.reproduce.config import Problem, Setup
 from rarely_lab.reproduce.records import Record, content_of, log_det_rounds
-from rarely_lab.reproduce.setup import Setup, policy_of, world_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Cell(Setup, runs.Cell):
         problem = {name: value for name, value in vars(self.problem).items() if name not in others}
         return {
             "problem": problem,
-            "world": world_of(self).describe(),
+            "world": self.world().describe(),
             "reading": self.reading,
             "configuration": asdict(self.configuration),
             "seed": self.seed,
@@ -39,14 +38,13 @@ class Cell(Setup, runs.Cell):
     def play(self) -> dict[str, Any]:
         start = time.perf_counter()
         reset_peak_memory()
-        world, log_dets = world_of(self), dict[int, float]()
-        policy, noted = policy_of(self, world), {*log_det_rounds(self.rounds)}
+        policy, log_dets, noted = self.policy(), dict[int, float](), {*log_det_rounds(self.rounds)}
 
         def watch(t: int) -> None:
             if t in noted:
                 log_dets[t] = policy.log_det
 
-        played = play_policy(policy, drawn(world, self.seed, self.rounds), watch)
+        played = play_policy(policy, drawn(self.world(), self.seed, self.rounds), watch)
         seconds = time.perf_counter() - start
         return content_of(played, policy.updates, log_dets.__getitem__, self.configuration.cause, seconds)
 

@@ -5,15 +5,18 @@ preset          a reading of the paper: paper, practical, code
 reading         the preset of a neural configuration; of a linear one the view of the contexts, which is
                 all that a preset changes for it
 configuration   a policy of the paper's comparison, or the library's own default
-cell            one configuration on one run of one problem: what is played, recorded and resumed
+setup           one configuration on one run of one problem: its world, and the policy that plays in it
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal, cast
 
+import numpy as np
+
+from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Paced, Policy, Training
 from rarely.extend import PresetName
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
@@ -37,11 +40,11 @@ class Configuration:
 
     kind: Kind
     batches: int | None = None
-    """B"""
+    """The budget B."""
     log_ratio: float | None = None
-    """log q"""
+    """The threshold log q of the determinant rule."""
     ridge: float | None = None
-    """λ and β of a linear configuration; a neural one takes its problem's."""
+    """λ of a linear configuration, and `beta` its β; a neural one takes its problem's."""
     beta: float | None = None
 
     @property
@@ -80,21 +83,18 @@ class Problem:
     name: str
     source: World | Table | Dataset
     hidden: int = 100
-    """m"""
     ridge: float = 0.001
-    """λ"""
     beta: float = 0.001
-    """β, and ν of preset `code`"""
+    """The radius β, and ν of preset `code`."""
     step_size: float = 0.05
-    """η, which preset `code` takes as printed"""
+    """The step η, which preset `code` takes as printed."""
     batches: tuple[int, ...] = (40, 100, 200)
     log_ratios: tuple[float, ...] = (20, 40, 60)
     base: str = ""
     """The problem of the paper that this one is or varies: what is claimed of that one is checked on it."""
     steps: int = 200
-    """J"""
     rounds: int | None = None
-    """T, where it is the problem's own; None: as asked for."""
+    """The length T, where it is the problem's own; None: as asked for."""
     timed: bool = False
     """Whether its runs are there for their processor time, and so never played in lockstep with others."""
 
@@ -120,3 +120,60 @@ class Problem:
 def _table_world(source: Table | Dataset, view: View, constant: bool) -> TableWorld:
     """Return the world, made once for all cells of a problem: a table is read and standardised once."""
     return TableWorld(source if isinstance(source, Table) else source.table(), view, constant)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One configuration on one run of one problem."""
+
+    problem: Problem
+    reading: PresetName | View
+    configuration: Configuration
+    seed: int
+    rounds: int
+
+    @property
+    def id(self) -> str:
+        """The readable name."""
+        return f"{self.problem.name}/{self.reading}/{self.configuration.id}/seed{self.seed}"
+
+    def world(self) -> World:
+        """Return the world, in the view that the configuration takes."""
+        if self.configuration.linear:
+            constant = self.configuration.kind == "linucb-intercept"
+            return self.problem.world(cast(View, self.reading), constant=constant)
+        preset = cast(PresetName, self.reading)
+        return self.problem.world(self.problem.view(preset), constant=preset == "practical")
+
+    def policy(self) -> Policy:
+        """Return the policy before its first round."""
+        problem, configuration, world = self.problem, self.configuration, self.world()
+        if configuration.linear:
+            assert configuration.ridge is not None
+            assert configuration.beta is not None
+            # A table's constant stands in its blocks already, one for each arm.
+            appended = configuration.kind == "linucb-intercept" and isinstance(problem.source, World)
+            return LinUCB(world.dim, intercept=appended, ridge=configuration.ridge, beta=configuration.beta)
+        always: dict[str, Any] = {
+            "context_scale": world.context_scale,
+            "covariance": "exact",  # results must not depend on the speed of a machine
+            "seed": self.seed,
+        }
+        if configuration.kind == "default":
+            assert configuration.batches is not None
+            return BatchNeuralUCB(world.dim, Paced(self.rounds, configuration.batches), **always)
+        code = self.reading == "code"
+        knobs: dict[str, Any] = {
+            "hidden": problem.hidden,
+            "ridge": problem.ridge,
+            "beta": float(np.sqrt(problem.ridge * problem.beta)) if code else problem.beta,
+            "training": Training(problem.steps, problem.step_size if code else None),
+            "preset": self.reading,
+            **always,
+        }
+        if configuration.batches is None:
+            return NeuralUCB(world.dim, **knobs)
+        if configuration.log_ratio is None:
+            return BatchNeuralUCB(world.dim, FixedGrid(self.rounds, configuration.batches), **knobs)
+        trigger = DeterminantTrigger(self.rounds, configuration.batches, configuration.log_ratio)
+        return BatchNeuralUCB(world.dim, trigger, **knobs)

@@ -20,8 +20,7 @@ from rarely.golden import FAMILIES as POLICIES
 from rarely.golden import Families, Family, Life, Trace, Watched, nudged
 from rarely.worlds import Cosine, Quadratic, Table
 from rarely_lab.engine.play import play_policy
-from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Problem
-from rarely_lab.reproduce.setup import Setup, policy_of, world_of
+from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Problem, Setup
 
 ROUNDS = 30
 NEURAL = (
@@ -70,9 +69,8 @@ def setups(family: str) -> Iterator[Setup]:
 
 def live(setup: Setup, nudge: float) -> Trace:
     """Play a run as the laboratory does, and return what happened."""
-    world = world_of(setup)
-    rounds = world.rounds(setup.seed, setup.rounds)
-    policy: Any = Watched(policy_of(setup, world))
+    rounds = setup.world().rounds(setup.seed, setup.rounds)
+    policy: Any = Watched(setup.policy())
     played = play_policy(policy, nudged(rounds, nudge))
     trace: Trace = policy.trace(rounds.means)
     trace.numbers |= {"regret": float(played.regrets.sum()), "right": float(np.mean(played.arms == rounds.best))}

@@ -69,15 +69,15 @@ class Record(PolicyRecord):
                     "use another --out."
                 )
         check_engines((record.series, record.engine) for record in records if not record.configuration.same_everywhere)
-        known: dict[str, tuple[Any, ...]] = {}
+        questions: dict[str, tuple[Any, ...]] = {}
         for asked in (*(record.asked for record in records), *planned):
             world = {name: value for name, value in asked["world"].items() if name not in PER_VIEW}
             own = (asked["problem"], world, asked["rounds"])
             name = asked["problem"]["name"]
-            if known.setdefault(name, own) != own:
+            if questions.setdefault(name, own) != own:
                 raise MixedRecords(
                     f"it would hold two problems called {name}: other data, settings or lengths "
-                    f"(T = {known[name][2]} and {asked['rounds']}). Keep them in folders of their own."
+                    f"(T = {questions[name][2]} and {asked['rounds']}). Keep them in folders of their own."
                 )
 
     base = Stored(str, "asked", "problem", "base")
@@ -122,8 +122,8 @@ class Record(PolicyRecord):
     @cached_property
     def curve_digest(self) -> str:
         """A hash of the whole curve: runs with the same one chose alike."""
-        known = self.data.get("curve_digest")
-        return known or hashlib.sha256(json.dumps(self.data["curve"]).encode()).hexdigest()[:16]
+        kept = self.data.get("curve_digest")
+        return kept or hashlib.sha256(json.dumps(self.data["curve"]).encode()).hexdigest()[:16]
 
     def packed(self) -> dict[str, Any]:
         """Return its JSON without the curve but for some points, and without most values of log det Z."""
@@ -158,12 +158,12 @@ class Record(PolicyRecord):
 
 def check_engines(played: Iterable[tuple[str, str]]) -> None:
     """Raise MixedRecords if networks of one problem in one reading were played, or will be, by two engines."""
-    known: dict[str, str] = {}
+    engines: dict[str, str] = {}
     for series, engine in played:
-        if known.setdefault(series, engine) != engine:
+        if engines.setdefault(series, engine) != engine:
             raise MixedRecords(
-                f"networks of {series} would be of two engines, {known[series]} and {engine}, which round differently. "
-                f"Continue them with the engine that began, or in another --out."
+                f"networks of {series} would be of two engines, {engines[series]} and {engine}, which round "
+                "differently. Continue them with the engine that began, or in another --out."
             )
 
 
@@ -232,10 +232,10 @@ def unpack(path: Path, out: Path, configurations: Container[str], progress: Call
     records of how many are copied. Raises MixedRecords, before anything is written, if a version of the code with
     other numbers made some of them.
     """
-    found = read_packed(path, Record)
-    if found.refused:
-        raise InvalidInput(f"{found.refused[0]} Publish the records again, with rarely report.")
-    records = [record for record in found.records if record.id.rpartition("/")[0] in configurations]
+    published = read_packed(path, Record)
+    if published.refused:
+        raise InvalidInput(f"{published.refused[0]} Publish the records again, with rarely report.")
+    records = [record for record in published.records if record.id.rpartition("/")[0] in configurations]
     if others := [record for record in records if record.numerics != Record.fingerprint(record.asked)]:
         family, code = Record.golden_family(others[0].asked), Record.fingerprint(others[0].asked)
         raise MixedRecords(

@@ -272,9 +272,9 @@ class ClaimChecker:
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
-        known = {c.id: c for c in configurations(PROBLEMS[comparison.problem])}
-        self.fixed = {name: c for name, c in known.items() if c.kind == "fixed"}
-        self.adaptive = {name: c for name, c in known.items() if c.kind == "adaptive"}
+        planned = {c.id: c for c in configurations(PROBLEMS[comparison.problem])}
+        self.fixed = {name: c for name, c in planned.items() if c.kind == "fixed"}
+        self.adaptive = {name: c for name, c in planned.items() if c.kind == "adaptive"}
         self.batched = self.fixed | self.adaptive
 
     def adaptive_with(self, *batches: int) -> list[str]:

@@ -64,22 +64,22 @@ def write_report(
     `progress` receives how many figures of how many are drawn. `publish_to` is a file for the records in compact form,
     `markdown` one for claims and tables.
     """
-    found, place = read_records(published or out, Record), out if published is None else published.parent
-    comparisons = compare(found.records)
+    stored, place = read_records(published or out, Record), out if published is None else published.parent
+    comparisons = compare(stored.records)
     if not comparisons:
-        refused = "".join(f"\n{file}" for file in found.refused[:3])
+        refused = "".join(f"\n{file}" for file in stored.refused[:3])
         raise NothingToReport(
             f"{out / 'records'} holds no records to report; run rarely reproduce --out {out}.{refused}"
         )
     make_folder(out / "figures")
     if publish_to is not None:
-        pack(found.records, publish_to)
+        pack(stored.records, publish_to)
     judged = judge(comparisons)
     claims = {
         "claims": [claim.describe() for claim in judged],
-        "machines": sorted({record.machine for record in found.records}),
-        "code": codes_of(found.records),
-        "refused": {file.path.relative_to(place).as_posix(): file.reason for file in found.refused},
+        "machines": sorted({record.machine for record in stored.records}),
+        "code": codes_of(stored.records),
+        "refused": {file.path.relative_to(place).as_posix(): file.reason for file in stored.refused},
     }
     write_text(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
     pictures: dict[str, str] = {}
@@ -91,11 +91,11 @@ def write_report(
     for stale in (out / "figures").glob("*.svg"):
         if stale.stem not in pictures:
             stale.unlink()
-    warnings = [*outdated(found.records), *found.warnings(place, "report")]
-    write_text(out / "report.html", render_page(found.records, comparisons, judged, pictures, warnings))
+    warnings = [*outdated(stored.records), *stored.warnings(place, "report")]
+    write_text(out / "report.html", render_page(stored.records, comparisons, judged, pictures, warnings))
     if markdown is not None:
-        write_text(markdown, render_markdown(found.records, comparisons, judged, warnings))
-    return Report(out / "report.html", judged, found.refused)
+        write_text(markdown, render_markdown(stored.records, comparisons, judged, warnings))
+    return Report(out / "report.html", judged, stored.refused)
 
 
 def render_page(

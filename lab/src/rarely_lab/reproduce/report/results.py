@@ -105,8 +105,8 @@ class Comparison:
         beside = self.clocked(self.series[NEURAL]) if NEURAL in self.series else {}
         runs = [one for series in self.series.values() for one in self.clocked(series).items()]
         pairs = [run for seed, run in runs if seed in beside and where(run) == where(beside[seed])]
-        found = Counter(where(run) for run in pairs or (run for _, run in runs))
-        return max(found, key=found.__getitem__, default=("", ""))
+        counts = Counter(where(run) for run in pairs or (run for _, run in runs))
+        return max(counts, key=counts.__getitem__, default=("", ""))
 
     def clocked(self, series: Series) -> dict[int, Record]:
         """Return the runs that took the times of a series: not by a GPU, which plays many at once."""
@@ -120,8 +120,7 @@ class Comparison:
     @property
     def has_times(self) -> bool:
         """Return whether the times of the sequential policy, or without it of some series, are known."""
-        known = self.series.get(NEURAL, next(iter(self.series.values())))
-        return bool(self.timed(known).runs)
+        return bool(self.timed(self.series.get(NEURAL, next(iter(self.series.values())))).runs)
 
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
         """Return a number of every run that both have, of one engine where that matters; `seconds` of one machine."""

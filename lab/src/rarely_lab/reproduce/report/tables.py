@@ -41,11 +41,11 @@ def _common(judged: Sequence[Judged], presets: Sequence[str], verdicts: Sequence
     for j in judged:
         if j.claim.kind == "claim":
             names.setdefault(j.claim.id, []).append(j)
-    found = [of[0].claim for of in names.values() if {j.verdict for j in of} <= {*verdicts}]
+    agreed = [of[0].claim for of in names.values() if {j.verdict for j in of} <= {*verdicts}]
     every = "in every reading" if len(presets) > 1 else f"in {presets[0]}"
-    if not found:
+    if not agreed:
         return f"No claim is shown to {verb.replace('do not', 'not')} {every}."
-    return f"These {verb} {every}: {'; '.join(f'{claim.short} ({claim.id})' for claim in found)}."
+    return f"These {verb} {every}: {'; '.join(f'{claim.short} ({claim.id})' for claim in agreed)}."
 
 
 def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
@@ -100,14 +100,14 @@ def results(c: Comparison) -> Grid:
 def claims(judged: Sequence[Judged]) -> list[tuple[str, str, dict[PresetName, Judged | None]]]:
     """Return for each claim on each problem its name, what it says, and what came of it in every preset judged."""
     presets = [preset for preset in PRESETS if any(j.preset == preset for j in judged)]
-    found: dict[tuple[str, str], dict[PresetName, Judged | None]] = {}
+    verdicts: dict[tuple[str, str], dict[PresetName, Judged | None]] = {}
     rows = []
     for j in judged:
-        if (j.claim.id, j.problem) not in found:
+        if (j.claim.id, j.problem) not in verdicts:
             name = j.claim.id if j.problem in ("all", j.claim.id.rsplit("-", 1)[0]) else f"{j.claim.id} ({j.problem})"
-            found[j.claim.id, j.problem] = dict.fromkeys(presets)
-            rows.append((name, j.claim.says, found[j.claim.id, j.problem]))
-        found[j.claim.id, j.problem][j.preset] = j
+            verdicts[j.claim.id, j.problem] = dict.fromkeys(presets)
+            rows.append((name, j.claim.says, verdicts[j.claim.id, j.problem]))
+        verdicts[j.claim.id, j.problem][j.preset] = j
     return rows
 
 
