@@ -1,6 +1,6 @@
 """How often intervals of off-policy estimates hold the truth, and whether their notes tell where they do not.
 
-python benchmarks/offpolicy_notes.py                  # 60 logs of each of 240 kinds: about 15 minutes
+python benchmarks/offpolicy_notes.py                  # 60 logs of each of 336 kinds: about 20 minutes
 python benchmarks/offpolicy_notes.py --logs 10 clicks-3%
 
 K arms with contexts x ~ N(0, I) in two dimensions and s = 0.8·x_0 − 0.4·x_1; 300 or 2000 rounds, 3 or 10 arms.
@@ -12,6 +12,8 @@ K arms with contexts x ~ N(0, I) in two dimensions and s = 0.8·x_0 − 0.4·x_1
 
     ordinary    logs of any arm alike; of the smallest x_1 but for 20 % of the rounds; or drawn by exp(−x_1)
     hard        of the smallest x_1 but for 2 %; or drawn by exp(−3·x_1): weights of hundreds
+
+    heavy       probabilities drawn by a Dirichlet(0.3), whatever the contexts, at least 10⁻⁴ or 10⁻²
 
     target      the largest x_0, in every round or only where the first arm's exceeds 1.28 (the smallest x_1 elsewhere)
 
@@ -51,9 +53,16 @@ def drawn(x: Array, slope: float) -> Array:
     return sizes / sizes.sum(axis=1, keepdims=True)
 
 
+def anyhow(x: Array, least: float) -> Array:
+    """(n, K): probabilities that have nothing to do with contexts; many are `least`."""
+    chances = np.maximum(np.random.default_rng(x.shape[:2]).dirichlet([0.3] * x.shape[1], len(x)), least)
+    return chances / chances.sum(axis=1, keepdims=True)
+
+
 LOGGERS: dict[str, tuple[Callable[[Array], Array], ...]] = {
     "ordinary": (lambda x: mostly(x, 1.0), lambda x: mostly(x, 0.2), lambda x: drawn(x, 1.0)),
     "hard": (lambda x: mostly(x, 0.02), lambda x: drawn(x, 3.0)),
+    "heavy": (lambda x: anyhow(x, 1e-4), lambda x: anyhow(x, 1e-2)),
 }
 
 

@@ -1,6 +1,7 @@
 """Logs of Vowpal Wabbit and Open Bandit, read as they are."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -201,3 +202,18 @@ def test_numbers_and_names_that_cannot_be_read_are_refused(tmp_path):
     for path in (tmp_path / "none.parquet", written(tmp_path / "bad.parquet", "abc")):
         with pytest.raises(InvalidLog, match="cannot be read"):
             read_log(path, arm="a")
+
+
+@pytest.mark.parametrize("arm", [2**16 + 1, 10**9, 10**30])
+def test_an_arm_of_any_number_takes_no_memory(arm, tmp_path):
+    path = tmp_path / "log.vw"
+    path.write_text(f"1:1.5:0.5 | a:1\n{arm}:0.5:0.25 | a:2\n", encoding="utf-8")
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidLog, match=f"at most 65536 arms, numbered 1, 2, …; got an arm {arm}"):
+            read_log(path)
+        path.write_text("65536:1.5:0.5 | a:1\n" * 500, encoding="utf-8")
+        assert read_log(path).arm_count == 2**16
+        assert tracemalloc.get_traced_memory()[1] < 2e7
+    finally:
+        tracemalloc.stop()

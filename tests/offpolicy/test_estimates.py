@@ -512,3 +512,13 @@ def test_unknown_probabilities_are_a_target_only_as_the_rule_of_the_log():
     estimate = dr(clicks, clicks.probabilities, model=np.tile([0.0, 1.0, 0.0], (40, 1)))
     plain = snips(clicks, clicks.probabilities)
     assert (estimate.low, estimate.high) == pytest.approx((plain.low, plain.high))  # no model narrows a mean
+
+
+@pytest.mark.parametrize("propensity", [1e-300, 5e-324])
+@pytest.mark.parametrize("estimator", [ips, snips, dr])
+def test_probabilities_whose_weights_are_no_numbers_are_refused(estimator, propensity):
+    past = {"arms": [0, 1, 0, 0], "rewards": [1.0, 0.0, 1.0, 2.0], "propensities": [propensity, 0.5, 0.5, 0.5]}
+    log = DecisionLog.from_arrays(np.ones((4, 2, 1)), **past)
+    with pytest.raises(InvalidLog, match=f"that of round 1 is {propensity}"):
+        estimator(log, [0] * 4)
+    assert estimator(log, [1, 1, 1, 1]).effective_rounds == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rarely import ArmBlocks, InvalidInput, LinUCB
+from rarely import ArmBlocks, ContextsWarning, InvalidInput, LinUCB
 from rarely._cli import app
 from rarely.logs import DecisionLog, write_log
 from rarely.offpolicy import difference, dr, evaluate, ips, snips
@@ -36,7 +36,9 @@ def test_every_judgement_is_that_of_its_estimator():
     ]
     assert made["own", "ips"].estimate == ips(log, target)
     assert made["own", "snips"].gain == difference(log, target, log.probabilities, estimator="snips")
-    assert made["own", "dr"].estimate == dr(log, target, model=reward_model(log))
+    assert made["own", "dr"].estimate == dr(log, target)
+    assert made["own", "dr"].gain == difference(log, target, log.probabilities)
+    assert [made["own", name].estimate.rounds for name in ("ips", "snips", "dr")] == [600, 600, 599]
     assert made["the log's own rule", "snips"].estimate.value == pytest.approx(log.rewards.mean())
     assert made["always rum", "dr"].gain.low > 0 > made["always tea", "dr"].gain.high
 
@@ -49,9 +51,65 @@ def test_a_model_of_rows_is_one_for_each_arm_from_earlier_rounds_alone():
         start = max((s for s in starts if s <= t), default=0)
         for arm in range(3):
             mine = np.flatnonzero(log.arms[:start] == arm) if (log.arms[:start] == arm).any() else np.arange(start)
-            wanted = Ridge()(log.rows[mine], log.rewards[mine])(log.rows[t : t + 1])[0] if start else 0.0
-            assert q[t, arm] == wanted
+            wanted = Ridge()(log.rows[mine], log.rewards[mine])(log.rows[t : t + 1])[0] if start else np.nan
+            assert np.array_equal(q[t, arm], wanted, equal_nan=True)
     assert dr(log, [1] * 80).error < 1.5 * snips(log, [1] * 80).error
+
+
+def test_doubly_robust_judgements_do_not_depend_on_what_all_rewards_share():
+    log, far = (
+        DecisionLog.from_frame(visits() | {"sold": visits()["sold"] + 0.5 + shift}, **NAMED) for shift in (0, 1e6)
+    )
+    near, shifted = (next(each.estimate for each in evaluate(past) if each.estimator == "dr") for past in (log, far))
+    assert shifted.value - near.value == pytest.approx(1e6)
+    assert shifted.error == pytest.approx(near.error, rel=1e-4)
+
+
+def unordered():
+    """A table that is not in the order of time, and a target for its rows, which follows their age."""
+    frame = visits(80) | {"when": np.random.default_rng(1).permutation(80), "visit": [f"v{i}" for i in range(80)]}
+    return frame, np.where(frame["age"] > 40, 1, 2)
+
+
+def test_a_target_of_rows_in_another_order_is_tied_to_their_ids():
+    frame, target = unordered()
+    with pytest.warns(ContextsWarning, match="order of when"):
+        log = DecisionLog.from_frame(frame, time="when", id="visit", **NAMED)
+    assert log.ids == tuple(f"v{i}" for i in np.argsort(frame["when"]))
+    wanted = DecisionLog.from_frame({name: frame[name] for name in ("age", "offer", "sold", "p")}, **NAMED)
+    table, by_id = np.eye(3)[target], dict(zip(frame["visit"], target.tolist(), strict=True))
+    rows = dict(zip(frame["visit"], table, strict=True))
+    names = {visit: wanted.arm_name(arm) for visit, arm in by_id.items()}
+    rule = {"rule": lambda columns: np.where(columns["age"] > 40, "rum", "tea"), "named": names}
+    for tied in (by_id, rows):
+        assert snips(log, tied).value == pytest.approx(snips(wanted, target).value)
+    for made in evaluate(log, rule, estimators=["snips"])[-2:]:
+        assert made.estimate.value == pytest.approx(snips(wanted, target).value)
+    for untied in (target, table, table.tolist()):
+        with pytest.raises(InvalidInput, match=r"must say which rounds it is about.*\{id: …\}"):
+            snips(log, untied)
+    assert snips(log, [1] * 80).value == snips(wanted, [1] * 80).value
+    assert snips(log, log.probabilities).value == pytest.approx(wanted.rewards.mean())
+    for wrong in (by_id | {"v80": 1}, {name: arm for name, arm in by_id.items() if name != "v7"}):
+        with pytest.raises(InvalidInput, match="a target by id must have each of the log's and no other"):
+            snips(log, wrong)
+
+
+def test_rounds_without_an_id_are_tied_by_their_numbers():
+    frame, _ = unordered()
+    del frame["visit"]
+    with pytest.warns(ContextsWarning, match="order of when"):
+        log = DecisionLog.from_frame(frame, time="when", **NAMED)
+    target = (log.rows[:, 0] > 40).astype(int)
+    with pytest.raises(InvalidInput, match=r"\{round: …\} of log.rounds"):
+        ips(log, target)
+    assert ips(log, dict(zip(log.rounds.tolist(), target, strict=True))).value > 0
+
+
+@pytest.mark.parametrize("targets", [[1, 2], 3, "rum"])
+def test_targets_without_names_are_refused(targets):
+    with pytest.raises(InvalidInput, match="targets must be a dictionary of targets by name"):
+        evaluate(DecisionLog.from_frame(visits(40), **NAMED), targets)
 
 
 def test_a_target_that_the_log_cannot_judge_has_its_reason():

@@ -293,3 +293,37 @@ def test_a_range_is_checked_by_every_estimator():
             estimator(log, target, reward_range=(0, 1e-9))
     with pytest.raises(InvalidInput, match="reward_range"):
         difference(log, target, target, reward_range=(1, 0))
+
+
+def heavy(seed, floor, n=1000):
+    """Whether ips holds a truth of 0.5, and its note, of a log with a Dirichlet's probabilities of at least `floor`."""
+    rng = np.random.default_rng(seed)
+    chances = np.maximum(rng.dirichlet([0.3] * 3, n), floor)
+    chances /= chances.sum(axis=1, keepdims=True)
+    arms = (rng.random(n)[:, None] > np.cumsum(chances, axis=1)[:, :-1]).sum(axis=1)
+    rewards = 0.5 + 0.3 * rng.normal(size=n)
+    log = DecisionLog.from_arrays(rng.normal(size=(n, 3, 1)), arms, rewards, probabilities=chances)
+    estimate = ips(log, np.tile([0.6, 0.3, 0.1], (n, 1)))
+    return estimate.low <= 0.5 <= estimate.high, estimate.note, log
+
+
+def test_intervals_of_ips_that_large_weights_may_make_too_short_are_noted():
+    """Simulated: next to 60 % hold the truth where weights reach 6000; where they reach 60, those without a note do."""
+    found = [heavy(seed, 1e-4)[:2] for seed in range(30)]
+    assert np.mean([held for held, _ in found]) < 0.8
+    assert all(note for _, note in found)
+    assert "the interval of ips may be too short" in " ".join(note for _, note in found)
+    mild = [heavy(seed, 1e-2)[:2] for seed in range(120)]
+    assert np.mean([held for held, note in mild if not note]) > 0.92
+    assert np.mean([held for held, note in mild if note]) < 0.8
+    assert 0.02 < np.mean([bool(note) for _, note in mild]) < 0.25
+
+
+def test_only_ips_has_a_note_on_the_spread_of_weights():
+    log = next(log for held, note, log in map(heavy, range(60), [1e-4] * 60) if "of ips may be too short" in note)
+    target = np.tile([0.6, 0.3, 0.1], (len(log), 1))
+    for estimator in (snips, dr):
+        assert "may be too short" not in estimator(log, target).note
+    uniform = np.full((len(log), 3), 1 / 3)
+    noted = difference(log, target, uniform, estimator="ips").note
+    assert "The weights of the target a spread" in noted

@@ -66,6 +66,8 @@ class DecisionLog:
         What the reward of a round was combined of, by round, where a study has outcomes.
     held_out
         The rounds that a lot decided, as `Decision.held_out` says. Files do not hold it, `outcomes` or `overrides`.
+    ids
+        The entries of the column `id` of a table that was read, one for each round; else ().
     remarks
         What looked odd when the log was read from a table, and what was put right: sentences, each a `Remark` with its
         `kind` and its `rows`.
@@ -90,6 +92,7 @@ class DecisionLog:
         self.overrides: dict[int, str] = {}
         self.held_out: frozenset[int] = frozenset()
         self.outcomes: dict[int, dict[str, float]] = {}
+        self.ids: tuple[str, ...] = ()
         self.remarks: tuple[Remark, ...] = ()
 
     def __copy__(self) -> DecisionLog:
@@ -160,12 +163,13 @@ class DecisionLog:
             raise InvalidLog("probabilities need the arms that were drawn from them; give arms, one for each round.")
         if len(arm_names) > width:
             raise InvalidInput(f"{len(arm_names)} arms are named, more than the {width} of the log.")
-        available = np.ones((count, width), np.bool_) if present is None else present
-        chosen, chances = _read_chances(picked, probabilities, propensities, available)
+        if present is None and probabilities is not None:
+            present = np.ones((count, width), np.bool_)  # then there is something to store for each of them
+        chosen, chances = _read_chances(picked, probabilities, propensities, present, width)
         numbers, log = np.arange(1, count + 1), cls()
         columns: dict[str, Any] = {"rounds": numbers, "arms": picked, "propensities": chosen, "contexts": arm_contexts}
         columns |= {"versions": np.full(count, LOGGED), "shared": None if rows is None else _read_rows(rows, count)}
-        log._state = log._state.with_rounds(width, present if probabilities is None else available, chances, columns)
+        log._state = log._state.with_rounds(width, present, chances, columns)
         log._table, log.names, log.arm_names = table, names, arm_names
         if values is not None and (rewarded := ~np.isnan(values)).any():
             log.observe(rounds=numbers[rewarded], rewards=values[rewarded])
@@ -241,6 +245,8 @@ class DecisionLog:
         log = cls._of_arm_rows(table.name, read, arm_count) if round else cls._of_rows(table.name, read, arm_count)
         check_whole("arms", log.arm_count, 2)
         log.names, log.remarks = read.names, read.remarks
+        if "id" in read.coded:
+            log.ids = tuple(read.coded["id"].values[code] for code in read.coded["id"].codes.tolist())
         for remark in (remark for remark in log.remarks if remark.kind != "gap"):
             warnings.warn(str(remark), ContextsWarning, stacklevel=2)
         return log
@@ -626,14 +632,19 @@ def _read_outcomes(arms: Any, rewards: Any, count: int, width: int) -> tuple[Int
     return picked, np.where(rewarded.any(axis=1), np.nansum(values, axis=1), np.nan), None
 
 
-def _read_chances(arms: IntArray, probabilities: Any, propensities: Any, present: BoolArray) -> tuple[Array, Array]:
-    """Return the probabilities (n,) of the chosen arms and (n, K) of all; NaN if neither is given."""
+def _read_chances(
+    arms: IntArray, probabilities: Any, propensities: Any, present: BoolArray | None, width: int
+) -> tuple[Array, Array | None]:
+    """Return the probabilities (n,) of the chosen arms and (n, K) of all, NaN if neither is given.
+
+    The second are None without `present`: where all arms are available nothing but the first is stored.
+    """
+    _check_arms(arms, width, UNKNOWN if propensities is None else 0)
     if probabilities is None and propensities is None:
-        _check_arms(arms, present.shape[1])
         chosen = np.flatnonzero(arms != UNKNOWN)
-        if len(absent := chosen[~present[chosen, arms[chosen]]]):
+        if present is not None and len(absent := chosen[~present[chosen, arms[chosen]]]):
             raise InvalidLog(f"a chosen arm must be there; arm {arms[absent[0]]} of round {absent[0] + 1} is masked.")
-        return np.full(len(arms), np.nan), np.where(present, np.nan, 0.0)
+        return np.full(len(arms), np.nan), None if present is None else np.where(present, np.nan, 0.0)
     if probabilities is None:
         numbers = read_real(propensities, "propensities", InvalidLog)
         if numbers.shape != arms.shape:
@@ -641,13 +652,16 @@ def _read_chances(arms: IntArray, probabilities: Any, propensities: Any, present
         if (bad := np.flatnonzero(~((numbers > 0) & (numbers <= 1)))).size:
             first = f"that of round {bad[0] + 1} (row {bad[0]}) is {numbers[bad[0]]}{_others(bad)}"
             raise InvalidLog(f"propensities must be above 0 and at most 1; {first}.")
-        _check_arms(arms, present.shape[1], lowest=0)
-        chances = implied_chances(numbers, arms, present)
+        if present is None and width > 1:
+            return numbers.astype(np.float64), None
+    available = np.ones((len(arms), width), np.bool_) if present is None else present
+    if probabilities is None:
+        chances = implied_chances(numbers, arms, available)
     else:
         chances = read_real(probabilities, "probabilities", InvalidLog)
-    blank, rounds = np.where(present, 0.0, np.nan), np.arange(1, len(arms) + 1)
+    blank, rounds = np.where(available, 0.0, np.nan), np.arange(1, len(arms) + 1)
     decision = read_decision(Decision(arms, blank, blank, np.full(len(arms), LOGGED), rounds, chances))
-    check_probabilities(decision, present, unknown=probabilities is None)
+    check_probabilities(decision, available, unknown=probabilities is None)
     return np.atleast_1d(decision.propensity), chances
 
 

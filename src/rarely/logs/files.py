@@ -47,6 +47,8 @@ NOTES = ("id", "time", "stage", "actor")
 """Columns of a table that say more about a decision than a log holds."""
 LARGEST_WHOLE = np.iinfo(np.int64).max
 MAX_NUMBERS = 2**28  # in all contexts: 2 GiB
+MAX_ARMS = 2**16
+"""Arms of a --cb log, of which only the largest number says how many there are."""
 Features = dict[str, float]
 Label = tuple[int, float, float]
 
@@ -304,6 +306,8 @@ def read_vowpal_wabbit(
     rest: dict[str, Any] = {"propensities": propensities}
     if kept[0].arms is None:
         count = arm_count or int(arms.max()) + 1
+        if count > MAX_ARMS:
+            raise InvalidLog(f"{path}: a log has at most {MAX_ARMS} arms, numbered 1, 2, …; got an arm {count}.")
         rest |= {"arm_count": count, "arm_names": [str(arm + 1) for arm in range(count)]}
         rest["rows"] = _dense([example.shared for example in kept], names)
     else:

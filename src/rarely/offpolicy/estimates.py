@@ -28,7 +28,8 @@ limit theorem for martingales, which asks that no weight dominates and that the 
 variances settles: with a `Mixture(epsilon)` weights are at most K/ε. Rounds without rewards are left out, which does no
 harm as long as whether a reward comes has nothing to do with what it is.
 
-Where only the values of rewards are known, intervals are normal, and a note says when they may be too short. Rewards
+Where only the values of rewards are known, intervals are normal, and a note says when they may be too short: if few
+rounds or few unlike rewards count, and of ips if its weights spread less than the probabilities let expect. Rewards
 that are all 0 or 1, or that lie in a given `reward_range`, get the score interval of `intervals`, which holds the truth
 as often as it says even if few rewards differ from 0.
 
@@ -44,16 +45,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from itertools import product
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from rarely.extend import Array
-from rarely.extend.checks import InvalidInput, check_choice, check_positive, read_real, shown
+from rarely.extend.checks import InvalidInput, check_choice, check_positive, read_array, read_real, shown
 from rarely.logs.decision_log import DecisionLog, check_log
 from rarely.offpolicy import intervals
 from rarely.offpolicy.intervals import Range, Span, cut, effective, normal
-from rarely.offpolicy.sample import InvalidTarget, NotIdentified, Sample, Target
+from rarely.offpolicy.sample import InvalidTarget, NotIdentified, Sample, Target, tied_to_rounds
 
 Estimator = Literal["ips", "snips", "dr"]
 MIN_EFFECTIVE_ROUNDS = 50
@@ -62,6 +65,10 @@ MIN_UNUSUAL_REWARDS = 40
 """Effective rewards other than the most common one below which a normal interval may be too short."""
 MAX_DEVIATIONS = 4
 """Standard errors that the mean weight may lie from 1."""
+MAX_IPS_DEVIATIONS = 2
+"""Standard errors that it may lie from 1 in ips, whose value goes up and down with it."""
+LEAST_SPREAD = 0.5
+"""Variance of the weights, in units of what their probabilities let expect, that a normal interval of ips needs."""
 LOGGED = "the log's own rule"
 ROUNDING = 1e-9
 """A gain within this part of the value is rounding, not a gain."""
@@ -94,7 +101,7 @@ class Estimate:
     """The interval of the level: the score interval if `reward_range` is known, the normal one otherwise."""
     level: float
     rounds: int
-    """Rounds that the value is a mean of."""
+    """Rounds that the value is a mean of: those with a reward, for dr with a fitted model all but the first."""
     effective_rounds: float
     """(Σw)²/Σw²: how many rounds of the target itself would say about as much. In a difference, w is `|w_a − w_b|`."""
     largest_weight: float
@@ -117,7 +124,9 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
         Decisions with probabilities and rewards. Whether or not the logging policy learned between batches, each term
         is unbiased given the past: see the module.
     target
-        A `Policy` in its current state, (n, K) probabilities, or (n,) arms.
+        A `Policy` in its current state, (n, K) probabilities, or (n,) arms; or a dictionary of such rows or arms by the
+        `ids` of the log's rounds, by their numbers where it has none. If rows of a table were dropped or put in another
+        order when the log was read, only a policy or a dictionary says which rounds it means.
     level
         How often the interval is to hold the truth.
     reward_range
@@ -131,7 +140,7 @@ def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: 
     >>> ips(log, target=[1, 1, 1, 1]).value, snips(log, target=[1, 1, 1, 1]).value
     (5.0, 10.0)
     """
-    return _one_target("ips", log, target, None, level, reward_range)
+    return _of_one("ips", log, Sample.of(log, target), None, level, reward_range)
 
 
 def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: Any = None) -> Estimate:
@@ -151,7 +160,7 @@ def snips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range
     >>> snips(log, target=[1, 1, 1, 1]).value
     10.0
     """
-    return _one_target("snips", log, target, None, level, reward_range)
+    return _of_one("snips", log, Sample.of(log, target), None, level, reward_range)
 
 
 def dr(
@@ -169,8 +178,8 @@ def dr(
     model
         A function fit(contexts, rewards) → predict; `Ridge()`, the default, is one. The model of a round is fitted on
         earlier rounds alone, so each term stays unbiased given the past although the logging policy learned. The first
-        round has no model and serves only to fit the next one. Or an (n, K) array: the rewards expected in every round
-        of the log, from a source other than its rewards.
+        round has no model and serves only to fit the next one: `rounds` is one less than that of `ips`. Or an (n, K)
+        array: the rewards expected in every round of the log, from a source other than its rewards.
 
     Examples
     --------
@@ -183,7 +192,8 @@ def dr(
     >>> [round(estimate.error, 1) for estimate in (ips(log, target), snips(log, target), dr(log, target))]
     [5.0, 0.1, 0.0]
     """
-    return _one_target("dr", log, target, Ridge() if model is None else model, level, reward_range)
+    sample = Sample.of(log, target)
+    return _of_one("dr", log, sample, rewards_expected(log, model), level, reward_range)
 
 
 def difference(
@@ -228,26 +238,8 @@ def difference(
     if model is not None and estimator != "dr":
         raise InvalidInput(f"model must be None with {estimator!r}, because only dr has one; got {shown(model)}.")
     samples = [Sample.of(log, a), Sample.of(log, b)]
-    within = intervals.read_range(reward_range, samples[0].rewards)
-    one, other = terms_of(estimator, log, samples, Ridge() if model is None else model)
-    value, influence = one.value - other.value, one.influence - other.influence
-    weights = one.weights / one.scale - other.weights / other.scale
-    error, z = _error_of(influence), intervals.deviations(level)
-    interval = normal(value, error, z)
-    if within is not None:
-        distance = within[1] - within[0]
-        residuals = one.residuals if estimator == "dr" else around_mean(np.abs(weights), one.rewards)
-        widest = max(error, intervals.pooled_error(weights, residuals, distance))
-        interval = cut(normal(value, widest, z), (-distance, distance))
-    return _estimate(
-        (value, error, interval, level, within),
-        np.abs(weights),
-        _note_on_log(log),
-        _note_on_target(samples[0], "target a"),
-        _note_on_target(samples[1], "target b"),
-        _note_on_rewards(weights, one.rewards, error, within),
-        _note_on_weights(weights) if within is None else "",
-    )
+    q = rewards_expected(log, model) if estimator == "dr" else None
+    return _of_two(estimator, log, samples, q, level, reward_range)
 
 
 def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
@@ -291,12 +283,11 @@ def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
     return _estimate(numbers, weights, _note_on_log(log))
 
 
-def _one_target(
-    estimator: Estimator, log: DecisionLog, target: Target, model: Any, level: float, reward_range: Any
+def _of_one(
+    estimator: Estimator, log: DecisionLog, sample: Sample, q: Array | None, level: float, reward_range: Any
 ) -> Estimate:
-    sample = Sample.of(log, target)
     within = intervals.read_range(reward_range, sample.rewards)
-    (terms,) = terms_of(estimator, log, [sample], model)
+    terms = terms_of(estimator, sample, q)
     error, z = _error_of(terms.influence), intervals.deviations(level)
     span = None if within is None else _span_of(estimator, terms.weights, within)
     if within is None:
@@ -317,6 +308,34 @@ def _one_target(
         _note_on_rewards(terms.weights, terms.rewards, error, None if span is None else within),
         _note_on_value(terms.value, within),
         _note_on_weights(terms.weights) if span is None else "",
+        _note_on_spread(sample) if span is None and estimator == "ips" else "",
+    )
+
+
+def _of_two(
+    estimator: Estimator, log: DecisionLog, samples: Sequence[Sample], q: Array | None, level: float, reward_range: Any
+) -> Estimate:
+    within = intervals.read_range(reward_range, samples[0].rewards)
+    one, other = (terms_of(estimator, sample, q) for sample in samples)
+    value, influence = one.value - other.value, one.influence - other.influence
+    weights = one.weights / one.scale - other.weights / other.scale
+    error, z = _error_of(influence), intervals.deviations(level)
+    interval = normal(value, error, z)
+    if within is not None:
+        distance = within[1] - within[0]
+        residuals = one.residuals if estimator == "dr" else around_mean(np.abs(weights), one.rewards)
+        widest = max(error, intervals.pooled_error(weights, residuals, distance))
+        interval = cut(normal(value, widest, z), (-distance, distance))
+    named = [*zip(samples, ("target a", "target b"), strict=True)]
+    spread = named if within is None and estimator == "ips" else []
+    return _estimate(
+        (value, error, interval, level, within),
+        np.abs(weights),
+        _note_on_log(log),
+        *(_note_on_target(sample, name) for sample, name in named),
+        _note_on_rewards(weights, one.rewards, error, within),
+        _note_on_weights(weights) if within is None else "",
+        *(_note_on_spread(sample, name) for sample, name in spread),
     )
 
 
@@ -362,16 +381,17 @@ class Terms:
     """Rewards less what is expected of them: by the model of dr, by their weighted mean otherwise."""
 
 
-def terms_of(estimator: Estimator, log: DecisionLog, samples: list[Sample], model: Any) -> list[Terms]:
-    """Return the terms of each target, on the same rounds."""
-    if estimator != "dr":
-        return [_weighted_terms(sample, normalised=estimator == "snips") for sample in samples]
-    first = samples[0]
-    if not callable(model):
-        q = _read_predictions(model, log)[first.places]
-        return [_dr_terms(sample, q) for sample in samples]
-    q = reward_model(log, model)[first.places][1:]
-    return [_dr_terms(sample.later(), q) for sample in samples]
+def terms_of(estimator: Estimator, sample: Sample, q: Array | None) -> Terms:
+    """Return the terms of a target; `q`, (rounds of the log, K), has the rewards expected of dr, and else is None."""
+    if q is None:
+        return _weighted_terms(sample, normalised=estimator == "snips")
+    q = q[sample.places]
+    return _dr_terms(sample.later(), q[1:]) if np.isnan(q[0]).all() else _dr_terms(sample, q)
+
+
+def rewards_expected(log: DecisionLog, model: Any) -> Array:
+    """Return q of a model that is fitted, or of rewards that are given; NaN in the first round, before any fit."""
+    return reward_model(log, model) if model is None or callable(model) else _read_predictions(model, log)
 
 
 def _weighted_terms(sample: Sample, *, normalised: bool) -> Terms:
@@ -444,6 +464,23 @@ def _note_on_target(sample: Sample, name: str = "target") -> str:
         off += "the probabilities on record are too small for how often the arms were chosen."
     said = (learned if sample.learned else "", off if abs(sample.deviations) > MAX_DEVIATIONS else "")
     return " ".join(filter(None, said))
+
+
+def _note_on_spread(sample: Sample, name: str = "target") -> str:
+    """Say of ips if weights that the log has not met would make its interval wider, unless another note does."""
+    weights, off = sample.weights, abs(sample.deviations)
+    if effective(weights) < MIN_EFFECTIVE_ROUNDS or off > MAX_DEVIATIONS:
+        return ""
+    if weights.var() < LEAST_SPREAD * sample.variance:
+        seen = f"spread {weights.std():.3g} where {math.sqrt(sample.variance):.3g} is expected of the probabilities"
+    elif off > MAX_IPS_DEVIATIONS:
+        seen = f"average {weights.mean():.2f} where 1 is expected, {off:.1f} standard errors away"
+    else:
+        return ""
+    return (
+        f"The weights of the {name} {seen}: its largest were hardly met, and the interval of ips may be too short. "
+        "snips and dr depend less on that."
+    )
 
 
 def _note_on_weights(weights: Array) -> str:
@@ -521,11 +558,12 @@ class Ridge:
 
 
 def reward_model(log: DecisionLog, fit: Fit | None = None) -> Array:
-    """Return q, fitted anew whenever the earlier rounds have grown by half; 0 without a reward, and in the first round.
+    """Return q, fitted anew whenever the earlier rounds have grown by half; NaN in the first round, which has no model.
 
-    Where all arms share a row, each arm has a model of its own; until its first reward, that of all arms.
+    Where all arms share a row, each arm has a model of its own; until its first reward, that of all arms. Of rounds
+    without a reward nothing is predicted either.
     """
-    places, out = log.observed, np.zeros((len(log), log.arm_count))
+    places, out = log.observed, np.full((len(log), log.arm_count), np.nan)
     arms, rewards, rows, contexts = log.arms[places], log.rewards[places], log.rows, log.contexts[places]
     present = log.present[places]
     for start, end in stages(len(places)):
@@ -645,36 +683,49 @@ def evaluate(
     check_log(log)
     for estimator in estimators:
         check_choice("estimators", estimator, Estimator)
-    present, logged, made = log.present, log.probabilities, []
-    every: dict[str, Target] = {LOGGED: logged, "all arms alike": present / present.sum(axis=1, keepdims=True)}
+    if not isinstance(targets, Mapping | None):
+        raise InvalidTarget(
+            f"targets must be a dictionary of targets by name, such as {{'new': …}}; got {shown(targets)}."
+        )
+    present, made = log.present, []
+    every: dict[str, Target] = {
+        LOGGED: log.probabilities,
+        "all arms alike": present / present.sum(axis=1, keepdims=True),
+    }
     every |= {f"always {log.arm_name(k)}": [k] * len(log) for k in np.flatnonzero(present.all(axis=0)).tolist()}
+    every |= {name: _read_target(log, target) for name, target in (targets or {}).items()}
+    sample_of = cache(lambda name: Sample.of(log, every[name]))
     model = reward_model(log) if "dr" in estimators else None
-    for name, target in (every | {name: _read_target(log, target) for name, target in (targets or {}).items()}).items():
-        for estimator in estimators:
-            how = {"level": level, "reward_range": reward_range} | ({"model": model} if estimator == "dr" else {})
-            try:
-                estimate = {"ips": ips, "snips": snips, "dr": dr}[estimator](log, target, **how)
-                gain = None if name == LOGGED else difference(log, target, logged, estimator=estimator, **how)
-                least = ROUNDING * max(abs(estimate.value), 1e-300)
-                if gain is not None and max(abs(gain.low), abs(gain.high)) < least:
-                    gain = replace(gain, value=0.0, low=0.0, high=0.0)
-                made.append(Judgement(name, estimator, estimate, gain))
-            except NotIdentified as error:
-                made.append(Judgement(name, estimator, None, reason=str(error)))
+    for name, estimator in product(every, estimators):
+        q = model if estimator == "dr" else None
+        try:
+            estimate = _of_one(estimator, log, sample_of(name), q, level, reward_range)
+            both = [sample_of(name), sample_of(LOGGED)]
+            gain = None if name == LOGGED else _of_two(estimator, log, both, q, level, reward_range)
+            least = ROUNDING * max(abs(estimate.value), 1e-300)
+            if gain is not None and max(abs(gain.low), abs(gain.high)) < least:
+                gain = replace(gain, value=0.0, low=0.0, high=0.0)
+            made.append(Judgement(name, estimator, estimate, gain))
+        except NotIdentified as error:
+            made.append(Judgement(name, estimator, None, reason=str(error)))
     return Evaluation(made)
 
 
 def _read_target(log: DecisionLog, target: Any) -> Target:
     """Return a target with the names of arms as numbers, and a function's answer for the log's rows."""
-    if callable(target) and not hasattr(target, "select"):
+    tied = isinstance(target, Mapping)
+    if tied:
+        target = tied_to_rounds(target, log)
+    elif callable(target) and not hasattr(target, "select"):
         if log.rows is None or not log.names:
             raise InvalidTarget("a target that is a function needs a log whose rows have named columns.")
-        target = target({name: log.rows[:, i] for i, name in enumerate(log.names)})
-    names = np.asarray(target) if isinstance(target, Sequence | np.ndarray) else None
-    if names is None or names.dtype.kind not in "UO" or not log.arm_names:
-        return target
-    numbers = {name: number for number, name in enumerate(log.arm_names)}
-    if unknown := sorted({str(name) for name in names.ravel().tolist()} - numbers.keys()):
-        arms = ", ".join(map(repr, log.arm_names))
-        raise InvalidTarget(f"a target must name arms of the log, {arms}; got {', '.join(map(repr, unknown))}.")
-    return [numbers[str(name)] for name in names.ravel().tolist()]
+        target, tied = target({name: log.rows[:, i] for i, name in enumerate(log.names)}), True
+    names = read_array(target, "a target", InvalidTarget) if isinstance(target, Sequence | np.ndarray) else None
+    if names is not None and names.dtype.kind in "UO" and log.arm_names:
+        numbers = {name: number for number, name in enumerate(log.arm_names)}
+        if unknown := sorted({str(name) for name in names.ravel().tolist()} - numbers.keys()):
+            arms = ", ".join(map(repr, log.arm_names))
+            raise InvalidTarget(f"a target must name arms of the log, {arms}; got {', '.join(map(repr, unknown))}.")
+        target = [numbers[str(name)] for name in names.ravel().tolist()]
+    fits = tied and np.shape(target)[:1] == (len(log),)
+    return dict(zip(log.ids or log.rounds.tolist(), target, strict=True)) if fits else target

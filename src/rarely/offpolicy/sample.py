@@ -18,18 +18,21 @@ Rewards that arrived after the last update count too if their rounds came before
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rarely.extend import Array, BoolArray, IntArray, Policy, Uniform
 from rarely.extend.checks import InvalidInput, read_array
+from rarely.frames.columns import key_of
 from rarely.logs.decision_log import SUM_TOLERANCE, DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog
 
 Target = Any
-"""A `Policy` in its current state, (n, K) probabilities, or (n,) arms: one for each round of the log."""
+"""A `Policy` in its current state, (n, K) probabilities, or (n,) arms: one for each round of the log, or by its id."""
 NEGLIGIBLE = 1e-12
 """A target's probability up to which an arm that the log could not choose is left out."""
 SHORTEST_STRETCH = 16
@@ -57,6 +60,8 @@ class Sample:
     """(n,): the target's probability of the chosen arm over the log's."""
     learned: int
     """Rounds that the target may have learned from."""
+    variance: float
+    """Of the weights, by the probabilities of all arms: the mean of Σπ²/p − 1; NaN where the log does not know them."""
 
     def __post_init__(self) -> None:
         if not self.weights.any():
@@ -83,9 +88,18 @@ class Sample:
                 "with 0. Log with an exploration, such as Mixture(0.05), or judge a target that stays within its arms."
             )
         each = np.arange(len(places))
-        weights = chances[each, arms] / logging[each, arms]
+        with np.errstate(over="ignore"):
+            weights = chances[each, arms] / logging[each, arms]
+            size = len(weights) * float(np.square(weights).sum())
+            squares = np.divide(np.square(chances), logging, out=np.zeros_like(chances), where=logging > 0).sum(axis=1)
+        if not math.isfinite(size):
+            i = weights.argmax()
+            raise InvalidLog(
+                "the probability of a chosen arm must be so large that the square of its weight is a number; that of "
+                f"round {log.rounds[places[i]]} is {logging[i, arms[i]]}. Correct it, or leave the round out."
+            )
         learned = rounds_learned_from(target, log, places) if isinstance(target, Policy) else 0
-        return cls(places, arms, log.rewards[places], chances, weights, learned)
+        return cls(places, arms, log.rewards[places], chances, weights, learned, float(squares.mean()) - 1)
 
     @property
     def deviations(self) -> float:
@@ -118,10 +132,12 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
     >>> read_target([2], log, np.array([0]))
     array([[0., 0., 1.]])
     """
-    present = log.present
+    present, tied = log.present, isinstance(target, Mapping)
     if isinstance(target, Policy):
         return target.probabilities(log.contexts[places], mask=present[places])
-    array = _as_array(target, present.shape)
+    array = _as_array(tied_to_rounds(target, log) if tied else target, present.shape)
+    if not tied:
+        _check_order(array, log)
     if array.ndim == 1:
         outside = np.flatnonzero((array < 0) | (array >= present.shape[1]))
         if len(outside):
@@ -139,6 +155,29 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
             f"round {log.rounds[wrong[0]]} are {chances[wrong[0]].tolist()}.{partial}"
         )
     return np.asarray(chances[places])
+
+
+def tied_to_rounds(target: Mapping[Any, Any], log: DecisionLog) -> list[Any]:
+    """Return what a target says of each round, in the log's order, by its id or, where the log has none, its number."""
+    names: Any = log.ids or log.rounds.tolist()
+    said = {key_of(name): each for name, each in target.items()} if log.ids else target
+    if odd := sorted(map(str, set(names) ^ said.keys())):
+        raise InvalidTarget(
+            f"a target by {'id' if log.ids else 'round'} must have each of the log's and no other; {odd[0]} is "
+            f"{'missing' if odd[0] in map(str, names) else 'not in the log'}."
+        )
+    return [said[name] for name in names]
+
+
+def _check_order(array: NDArray[Any], log: DecisionLog) -> None:
+    """Refuse a target by its rows' order alone where the log has another order than the table that it was read from."""
+    moved = any(remark.kind in ("order", "duplicate") for remark in log.remarks)
+    if moved and not (array == array[:1]).all() and not np.array_equal(array, log.probabilities, equal_nan=True):
+        how = "{id: …}" if log.ids else "{id: …}, with the column id named in from_frame, or {round: …} of log.rounds"
+        raise InvalidTarget(
+            "a target must say which rounds it is about, because rows of the table were dropped or put in another "
+            f"order when the log was read; give a dictionary {how}, or a Policy."
+        )
 
 
 def _as_array(target: Target, shape: tuple[int, ...]) -> Any:
