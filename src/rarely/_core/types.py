@@ -1,4 +1,4 @@
-"""Types of arrays, dataclasses that describe themselves, and the decision that a policy returns.
+"""Types of arrays, what classes are written with, and the decision that a policy returns.
 
 n  rounds in a call    K  arms (the largest number, if rounds differ)    d  numbers in a context
 """
@@ -6,6 +6,7 @@ n  rounds in a call    K  arms (the largest number, if rounds differ)    d  numb
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +19,11 @@ Arrays = dict[str, NDArray[Any]]
 """The arrays of a saved state, by name."""
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+
+def forwarded(path: str, doc: str | None = None) -> Any:
+    """Return a property that is an attribute of a part, such as "clock.version"; its type is that of the annotation."""
+    return property(attrgetter(path), doc=doc)
 
 
 class Described:

@@ -40,7 +40,7 @@ from rarely._core.growable_array import all_finite, all_true, appended, changed,
 from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.inputs.forgetting import Forgetting, forgetting_from
 from rarely._core.saving.fields import Fields
-from rarely._core.types import Array, Arrays, BoolArray, Decision, IntArray
+from rarely._core.types import Array, Arrays, BoolArray, Decision, IntArray, forwarded
 
 LOGGED = -1
 """The version, and the arm, of a row that came from a log."""
@@ -157,6 +157,18 @@ class KeptRows:
             return cls(old=old, rewards=rewards, **saved.rest())
 
 
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written to."""
+    view = array[:]
+    view.flags.writeable = False
+    return view
+
+
+def _column(table: str, number: int, doc: str) -> Any:
+    """Return a property of a history: one column of the kept rows of a table."""
+    return property(lambda self: _read_only(getattr(self, table)[: self._length, number]), doc=doc)
+
+
 class History:
     """Contexts of the chosen arms as they came, and their rewards; a reward that has not arrived is NaN."""
 
@@ -208,30 +220,11 @@ class History:
         """(rows,), NaN for rewards that have not arrived."""
         return _read_only(self._rewards())
 
-    @property
-    def arms(self) -> IntArray:
-        """(rows,), −1 for logged samples."""
-        return _read_only(self._numbers[: self._length, 0])
-
-    @property
-    def versions(self) -> IntArray:
-        """(rows,), −1 for logged samples."""
-        return _read_only(self._numbers[: self._length, 1])
-
-    @property
-    def propensities(self) -> Array:
-        """(rows,): the probability with which the arm was chosen, NaN for logged samples."""
-        return _read_only(self._known[: self._length, 0])
-
-    @property
-    def means(self) -> Array:
-        """(rows,): the predicted reward, NaN for logged samples."""
-        return _read_only(self._known[: self._length, 1])
-
-    @property
-    def bonuses(self) -> Array:
-        """(rows,): the bonus of the chosen arm, NaN for logged samples."""
-        return _read_only(self._known[: self._length, 2])
+    arms: IntArray = _column("_numbers", 0, "(rows,), −1 for logged samples.")
+    versions: IntArray = _column("_numbers", 1, "(rows,), −1 for logged samples.")
+    propensities: Array = _column("_known", 0, "(rows,): the probability of the chosen arm, NaN for logged samples.")
+    means: Array = _column("_known", 1, "(rows,): the predicted reward, NaN for logged samples.")
+    bonuses: Array = _column("_known", 2, "(rows,): the bonus of the chosen arm, NaN for logged samples.")
 
     def _rewards(self) -> Array:
         rewards = np.full(self._length, np.nan)
@@ -255,20 +248,11 @@ class History:
         """How many rounds have no reward yet, and may get one."""
         return self._length - self._arrived
 
-    @property
-    def dropped(self) -> int:
-        """How many rows were dropped, with a reward or without."""
-        return self._kept.dropped
-
-    @property
-    def abandoned(self) -> int:
-        """How many rounds were dropped before a reward arrived."""
-        return self._kept.abandoned
-
-    @property
-    def late(self) -> int:
-        """How many rewards arrived for dropped rounds and were counted, as `observe(late="count")` does."""
-        return self._kept.late
+    dropped: int = forwarded("_kept.dropped", "How many rows were dropped, with a reward or without.")
+    abandoned: int = forwarded("_kept.abandoned", "How many rounds were dropped before a reward arrived.")
+    late: int = forwarded(
+        "_kept.late", 'How many rewards arrived for dropped rounds and were counted, as `observe(late="count")` does.'
+    )
 
     @property
     def counted(self) -> int:
@@ -709,10 +693,3 @@ def _read_ids(ids: Any) -> list[tuple[str, int]]:
             raise WrongDecision(f"an id must be a decision.id, such as '1f0c…-17'; got {shown(one)}.")
         parts.append((match[1], int(match[2])))
     return parts
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view that cannot be written to."""
-    view = array[:]
-    view.flags.writeable = False
-    return view

@@ -22,7 +22,7 @@ from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
 from rarely._core.training.watch import UNWATCHED, Watch
-from rarely._core.types import Array, Arrays, BoolArray, IntArray
+from rarely._core.types import Array, Arrays, BoolArray, IntArray, forwarded
 
 SAMPLE_SALT = 0x5DEECE66D
 """Makes the sample of rows independent of the folds, which hash rows too."""
@@ -392,11 +392,6 @@ class ScaledLearner(Learner):
         return self if scale is self.scale else changed(self, scale=scale)
 
 
-def _of_base(name: str) -> Any:
-    """Return a property of a `LearnerAround` that is the same of the learner inside."""
-    return property(lambda self: getattr(self.base, name), doc=getattr(Learner, name).__doc__)
-
-
 def _around_base(name: str) -> Any:
     """Return a method of a `LearnerAround` that changes the learner inside, and goes around the outcome."""
 
@@ -426,10 +421,10 @@ class LearnerAround(Learner):
         """Return the same around another learner."""
         return self if base is self.base else changed(self, base=base)
 
-    dim, widths, context_scale = _of_base("dim"), _of_base("widths"), _of_base("context_scale")
-    sparse = _of_base("sparse")
-    fits_scale, follows, moments = _of_base("fits_scale"), _of_base("follows"), _of_base("moments")
-    noise, reward_spread, chooses_memory = _of_base("noise"), _of_base("reward_spread"), _of_base("chooses_memory")
+    dim, widths, context_scale = forwarded("base.dim"), forwarded("base.widths"), forwarded("base.context_scale")
+    fits_scale, follows, moments = forwarded("base.fits_scale"), forwarded("base.follows"), forwarded("base.moments")
+    noise, reward_spread, sparse = forwarded("base.noise"), forwarded("base.reward_spread"), forwarded("base.sparse")
+    chooses_memory = forwarded("base.chooses_memory")
 
     with_scale, with_moments = _around_base("with_scale"), _around_base("with_moments")
     prepare_scale, observe_contexts = _around_base("prepare_scale"), _around_base("observe_contexts")

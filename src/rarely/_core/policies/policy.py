@@ -69,7 +69,7 @@ from rarely._core.progress import Progress
 from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import Budget, Schedule, schedule_from
-from rarely._core.types import Array, Arrays, Decision
+from rarely._core.types import Array, Arrays, Decision, forwarded
 
 Ties = Literal["lowest", "random"]
 SHOWN_UPDATES = 8
@@ -497,88 +497,34 @@ class Policy(ABC):
         """
         return self._plotter(figure, arms)
 
-    @property
-    def dim(self) -> int:
-        """Numbers in a context."""
-        return self._learner.dim
-
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule, under its budget."""
-        return self._state.clock.budget
-
-    @property
-    def version(self) -> int:
-        """The frozen policy in use, 0 … B−1."""
-        return self._state.clock.version
-
-    @property
-    def versions_left(self) -> int | None:
-        """Versions that may follow the one in use; None where the schedule sets no limit."""
-        return self._state.clock.versions_left
-
-    @property
-    def round(self) -> int:
-        """Rounds decided so far; the next decision is round + 1."""
-        return self._state.history.rounds
-
-    @property
-    def due(self) -> bool:
-        """Whether the schedule has ended the batch; stays true until `update`."""
-        return self._state.clock.due
-
-    @property
-    def log_det(self) -> float:
-        """log det Z_t − log det λI of the running Z."""
-        return self._covariance.log_det
-
-    @property
-    def beta(self) -> float:
-        """The radius of the version in use."""
-        return self._state.current.radius
-
-    @property
-    def covariance(self) -> str:
-        """The form of Z in use."""
-        return self._covariance.kind
+    dim: int = forwarded("_learner.dim", "Numbers in a context.")
+    schedule: Schedule = forwarded("_state.clock.budget", "The schedule, under its budget.")
+    version: int = forwarded("_state.clock.version", "The frozen policy in use, 0 … B−1.")
+    versions_left: int | None = forwarded(
+        "_state.clock.versions_left", "Versions that may follow the one in use; None where the schedule sets no limit."
+    )
+    round: int = forwarded("_state.history.rounds", "Rounds decided so far; the next decision is round + 1.")
+    due: bool = forwarded("_state.clock.due", "Whether the schedule has ended the batch; stays true until `update`.")
+    log_det: float = forwarded("_covariance.log_det", "log det Z_t − log det λI of the running Z.")
+    beta: float = forwarded("_state.current.radius", "The radius of the version in use.")
+    covariance: str = forwarded("_covariance.kind", "The form of Z in use.")
+    jitters: int = forwarded("_covariance.jitters", "How often rounding had to be mended; see `JitterWarning`.")
+    missing: int = forwarded("_state.history.missing", "Rounds whose rewards are not in.")
+    history: History = forwarded("_state.history", "Chosen contexts, arms, versions and rewards so far.")
+    updates: tuple[UpdateRecord, ...] = forwarded(
+        "_state.updates", "A record of each update, rejected ones too; first that of version 0, if a log trained it."
+    )
+    events: tuple[PolicyEvent, ...] = forwarded(
+        "_state.events",
+        "Changes of the policy besides decisions, rewards and updates: its budget, the form of its Z, its memory.",
+    )
+    _learner: Learner = forwarded("_state.current.learner")
+    _covariance: Covariance = forwarded("_state.current.covariance")
 
     @property
     def exact_rounds(self) -> int | None:
         """Rounds up to which Z stays exact, 0 if it is not; None: for life, as far as is known. See `Limits`."""
         return self._factory.exact_rounds(self._covariance, self._state.most_arms)
-
-    @property
-    def jitters(self) -> int:
-        """How often rounding had to be mended; see `JitterWarning`."""
-        return self._covariance.jitters
-
-    @property
-    def missing(self) -> int:
-        """Rounds whose rewards are not in."""
-        return self._state.history.missing
-
-    @property
-    def history(self) -> History:
-        """Chosen contexts, arms, versions and rewards so far."""
-        return self._state.history
-
-    @property
-    def updates(self) -> tuple[UpdateRecord, ...]:
-        """A record of each update, rejected ones too; first that of version 0, if a log trained it."""
-        return self._state.updates
-
-    @property
-    def events(self) -> tuple[PolicyEvent, ...]:
-        """Changes of the policy besides decisions, rewards and updates: its budget, the form of its Z, its memory."""
-        return self._state.events
-
-    @property
-    def _learner(self) -> Learner:
-        return self._state.current.learner
-
-    @property
-    def _covariance(self) -> Covariance:
-        return self._state.current.covariance
 
     # --- identity, copies and files
 
