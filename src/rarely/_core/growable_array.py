@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +68,40 @@ def appended(buffer: NDArray[Any], length: int, rows: NDArray[Any], *, copy: boo
     return buffer
 
 
-class GrowableArray:
-    """A growing array; `view` shows the rows so far without a copy.
+class GrowableRows:
+    """Arrays of equally many rows that grow together.
 
-    `fork` shares the rows so far; the first of both to grow keeps the buffer, and the other one copies it.
+    `fork` shares the rows so far; the first of both to grow keeps the buffers, and the other one copies them.
+    """
+
+    def __init__(self, *buffers: NDArray[Any]) -> None:
+        self._buffers, self._length, self._tail = buffers, 0, Tail()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the rows so far without the room behind them, for `pickle` and `copy`."""
+        rows = tuple(buffer[: self._length].copy() for buffer in self._buffers)
+        return self.__dict__ | {"_buffers": rows, "_tail": Tail(self._length)}
+
+    def grow(self, *rows: NDArray[Any]) -> None:
+        """Add rows at the end of each array; those with fewer columns are filled with 0."""
+        start, end, before = self._length, self._length + len(rows[0]), self._buffers[0]
+        copy = not self._tail.claim(start, end)
+        pairs = zip(self._buffers, rows, strict=True)
+        self._buffers = tuple([appended(buffer, start, new, copy=copy) for buffer, new in pairs])
+        if self._buffers[0] is not before:
+            self._tail = Tail(end)
+        self._length = end
+
+    def fork(self, length: int | None = None) -> Self:
+        """Return other arrays that start with these rows, or with the first `length`."""
+        return shallow(self) if length is None else changed(self, _length=length)
+
+
+class GrowableArray(GrowableRows):
+    """A growing array; `view` shows the rows so far without a copy.
 
     >>> rows = GrowableArray(width=2)
     >>> rows.append(np.ones((3, 2)))
@@ -80,30 +110,13 @@ class GrowableArray:
     """
 
     def __init__(self, width: int | None, dtype: Any = np.float64) -> None:
-        self._buffer: NDArray[Any] = np.empty((0,) if width is None else (0, width), dtype)
-        self._length, self._tail = 0, Tail()
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the rows so far without the room behind them, for `pickle` and `copy`."""
-        return {"_buffer": self.view.copy(), "_length": self._length, "_tail": Tail(self._length)}
+        super().__init__(np.empty((0,) if width is None else (0, width), dtype))
 
     @property
     def view(self) -> NDArray[Any]:
         """The rows so far."""
-        return self._buffer[: self._length]
+        return self._buffers[0][: self._length]
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Add rows at the end; rows with fewer columns are filled with 0."""
-        length = self._length + len(rows)
-        mine = self._tail.claim(self._length, length)
-        buffer = appended(self._buffer, self._length, rows, copy=not mine)
-        if buffer is not self._buffer:
-            self._buffer, self._tail = buffer, Tail(length)
-        self._length = length
-
-    def fork(self) -> GrowableArray:
-        """Return another array that starts with these rows."""
-        return shallow(self)
+        """Add rows at the end."""
+        self.grow(rows)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.growable_array import Tail, appended, shallow
+from rarely._core.growable_array import GrowableRows
 from rarely._core.native import linalg
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
@@ -142,23 +142,12 @@ def _squared(rows: Array) -> Array:
     return rows[:, 0] * rows[:, 0] if rows.shape[1] == 1 else np.einsum("ij,ij->i", rows, rows)
 
 
-class FactorRows:
+class FactorRows(GrowableRows):
     """Factors of past rounds, growing; each round's are those of its own version's weights."""
 
     def __init__(self, widths: tuple[tuple[int, int], ...], kind: Callable[..., Factors] = Factors) -> None:
-        self._length, self._tail, self._kind = 0, Tail(), kind
-        self._inputs = [np.empty((0, i)) for _, i in widths]
-        """Buffers with room behind the first `length` rows; see `growable_array.appended`."""
-        self._signals = [np.empty((0, o)) for o, _ in widths]
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the rows so far without the room behind them, for `pickle` and `copy`."""
-        inputs, signals = ([array[: self._length].copy() for array in some] for some in (self._inputs, self._signals))
-        rows = {"_length": self._length, "_tail": Tail(self._length), "_kind": self._kind}
-        return rows | {"_inputs": inputs, "_signals": signals}
+        super().__init__(*(np.empty((0, i)) for _, i in widths), *(np.empty((0, o)) for o, _ in widths))
+        self._kind = kind
 
     @property
     def view(self) -> Factors:
@@ -167,40 +156,26 @@ class FactorRows:
 
     def part(self, start: int, end: int) -> Factors:
         """Return some of them, without a copy."""
-        pick = itemgetter(slice(start, end))
-        return self._kind(tuple(map(pick, self._inputs)), tuple(map(pick, self._signals)))
+        rows = tuple([buffer[start:end] for buffer in self._buffers])
+        return self._kind(rows[: len(rows) // 2], rows[len(rows) // 2 :])
 
     def append(self, factors: Factors) -> None:
         """Add the factors of new rounds."""
-        start, end = self._length, self._length + len(factors)
-        copy, before = not self._tail.claim(start, end), self._inputs[0]
-        pairs = ((self._inputs, factors.inputs), (self._signals, factors.signals))
-        self._inputs, self._signals = (
-            [appended(rows, start, new, copy=copy) for rows, new in zip(old, more, strict=True)] for old, more in pairs
-        )
-        if self._inputs[0] is not before:
-            self._tail = Tail(end)
-        self._length = end
-
-    def fork(self, length: int | None = None) -> FactorRows:
-        """Return factors that start with these, or with the first `length`; see `GrowableArray.fork`."""
-        other = shallow(self)
-        if length is not None:
-            other._length = length
-        return other
+        self.grow(*factors.inputs, *factors.signals)
 
     def state(self) -> Arrays:
         """Return arrays, for `read`."""
-        view = self.view
-        arrays = {f"input{i}": array for i, array in enumerate(view.inputs)}
-        return arrays | {f"signal{i}": array for i, array in enumerate(view.signals)}
+        return {name: buffer[: self._length] for name, buffer in zip(self._names, self._buffers, strict=True)}
 
     def read(self, saved: Fields) -> None:
         """Take over the saved rows, equally many in each layer."""
         rows: int | None = None
-        parts: dict[str, list[Array]] = {"input": [], "signal": []}
-        for name, into in (("input", self._inputs), ("signal", self._signals)):
-            for i, layer in enumerate(into):
-                parts[name].append(saved.array(f"{name}{i}", (rows, layer.shape[1])))
-                rows = len(parts[name][-1])
-        self.append(Factors(tuple(parts["input"]), tuple(parts["signal"])))
+        parts = []
+        for name, buffer in zip(self._names, self._buffers, strict=True):
+            parts.append(saved.array(name, (rows, buffer.shape[1])))
+            rows = len(parts[-1])
+        self.grow(*parts)
+
+    @property
+    def _names(self) -> list[str]:
+        return [f"{name}{i}" for name in ("input", "signal") for i in range(len(self._buffers) // 2)]
