@@ -124,14 +124,12 @@ class Diagonal(Covariance):
         self._frozen = self._running
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        numbers = {"rounds": self.rounds, "log_det": self.log_det, "frozen_log_det": self.frozen_log_det}
         arrays = {f"running{i}": z for i, z in enumerate(self._running)}
-        return numbers, arrays | {f"frozen{i}": z for i, z in enumerate(self._frozen)}
+        return self.counts(), arrays | {f"frozen{i}": z for i, z in enumerate(self._frozen)}
 
     def read(self, saved: Fields) -> None:
         shapes = [z.shape for z in self._running]
-        self.rounds = saved.whole("rounds")
-        self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+        self.read_counts(saved)
         self._running, self._frozen = (
             tuple(saved.array(f"{name}{i}", shape) for i, shape in enumerate(shapes)) for name in ("running", "frozen")
         )

@@ -123,19 +123,12 @@ class Dual(Covariance):
         return changed(self, past=self.past.fork(), _factor=self._factor.fork())
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        numbers = {
-            "rounds": self.rounds,
-            "frozen_rounds": self.frozen_rounds,
-            "log_det": self.log_det,
-            "frozen_log_det": self.frozen_log_det,
-            "jitters": self.jitters,
-        }
+        numbers = self.counts() | {"frozen_rounds": self.frozen_rounds, "jitters": self.jitters}
         return numbers, self.past.state() | {"factor": self._factor.packed()}
 
     def read(self, saved: Fields) -> None:
         self.past.read(saved)
-        self.rounds = saved.whole("rounds")
+        self.read_counts(saved)
         self._factor = GrowingCholesky.read(saved, "factor", self.rounds)
         self._factor.jitters = saved.whole("jitters")
         self.frozen_rounds = saved.whole("frozen_rounds")
-        self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")

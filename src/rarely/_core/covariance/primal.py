@@ -274,13 +274,7 @@ class Primal(Covariance):
             other = self.fork()
             other._append_accepted()
             return other.state()
-        numbers = {
-            "rounds": self.rounds,
-            "log_det": self.log_det,
-            "frozen_log_det": self.frozen_log_det,
-            "jitters": self._jitters,
-            "pending_jitters": self._factor.jitters,
-        }
+        numbers = self.counts() | {"jitters": self._jitters, "pending_jitters": self._factor.jitters}
         arrays = {
             "matrix": self._matrix,
             "running": self._running.packed(),
@@ -304,8 +298,7 @@ class Primal(Covariance):
         self._solved.append(saved.array("solved", pending.shape))
         self._factor = GrowingCholesky.read(saved, "factor", len(pending))
         self._factor.jitters, self._jitters = saved.whole("pending_jitters"), saved.whole("jitters")
-        self.rounds = saved.whole("rounds")
-        self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+        self.read_counts(saved)
 
     def written_out(self) -> tuple[Array, Array]:
         """Return Z with its pending rounds, and the frozen Z, for a form that takes them over."""

@@ -275,6 +275,15 @@ class Covariance(ABC):
         """Return a copy to work on; the original stays valid as long as the fork is kept or dropped whole."""
         return shallow(self)
 
+    def counts(self) -> dict[str, Any]:
+        """Return rounds and both log det, for a `state`; `read_counts` takes them back."""
+        return {"rounds": self.rounds, "log_det": self.log_det, "frozen_log_det": self.frozen_log_det}
+
+    def read_counts(self, saved: Fields) -> None:
+        """Take over what `counts` returned."""
+        self.rounds = saved.whole("rounds")
+        self.log_det, self.frozen_log_det = saved.number("log_det"), saved.number("frozen_log_det")
+
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return numbers and arrays from which `read` makes the same object, bit for bit."""

@@ -91,36 +91,32 @@ def encoded(settings: dict[str, Any]) -> dict[str, Any]:
 
 def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str, Any], Arrays]:
     """Return a state as numbers and arrays, for `restored_state`."""
-    learner_numbers, learner_arrays = state.current.learner.state()
-    covariance_numbers, covariance_arrays = factory.state(state.current.covariance)
-    history_numbers, history_arrays = state.history.state()
-    override = None if state.current.override is None else state.current.override.state()
+    current, clock = state.current, state.clock
+    parts = {
+        "learner": current.learner.state(),
+        "own": (None, {}) if current.override is None else current.override.state(),
+        "covariance": factory.state(current.covariance),
+        "history": state.history.state(),
+    }
     numbers = {
         "generator": state.random,
-        "version": state.clock.version,
-        "due": state.clock.due,
-        "base_round": state.clock.base_round,
-        "base_log_det": state.clock.base_log_det,
-        "radius": state.current.radius,
+        "version": clock.version,
+        "due": clock.due,
+        "base_round": clock.base_round,
+        "base_log_det": clock.base_log_det,
+        "radius": current.radius,
         "updates": [record.describe() for record in state.updates],
         "learned": state.learned,
         "lost": state.lost,
         "most_arms": state.most_arms,
-        "extra_versions": state.clock.budget.extra,
+        "extra_versions": clock.budget.extra,
         "events": [event.describe() for event in state.events],
         "arm_stats": state.arm_stats.describe(),
         "expectations": state.expectations.describe(),
         "reader": state.reader.describe(),
-        "own": None if override is None else override[0],
-        "learner": learner_numbers,
-        "covariance": covariance_numbers,
-        "history": history_numbers,
     }
-    arrays = {f"learner.{k}": v for k, v in learner_arrays.items()}
-    arrays |= {f"own.{k}": v for k, v in (override[1] if override else {}).items()}
-    arrays |= {f"covariance.{k}": v for k, v in covariance_arrays.items()}
-    arrays |= {f"history.{k}": v for k, v in history_arrays.items()}
-    return numbers, arrays
+    arrays = {f"{part}.{name}": array for part, (_, own) in parts.items() for name, array in own.items()}
+    return numbers | {part: fields for part, (fields, _) in parts.items()}, arrays
 
 
 def restored_state(
