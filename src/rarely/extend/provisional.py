@@ -1,6 +1,6 @@
 """What the packages around the core use besides `rarely.extend`: provisional, so any version may change it."""
 
-from rarely._core import errors, native, policies
+from rarely._core import errors, native
 from rarely._core.choice.confidence_radius import FUNCTION
 from rarely._core.choice.gaussian_argmax import distribution
 from rarely._core.choice.rules import GRID, ROUNDED, TIE, summing_to_one
@@ -9,7 +9,7 @@ from rarely._core.growable_array import GrowableArray, all_finite
 from rarely._core.inputs.arm_blocks import Crossed, Layout
 from rarely._core.inputs.contexts import OpenContexts, read_rounds
 from rarely._core.inputs.history import LOGGED, RewardSums, new_values
-from rarely._core.inputs.scaling import CLIP, OFF_CENTER, OFF_SPREAD, TRUSTED_ROUNDS
+from rarely._core.inputs.scaling import CLIP
 from rarely._core.model.network import Network, Weights
 from rarely._core.policies.decided_elsewhere import (
     DecidedRounds,
@@ -35,12 +35,11 @@ from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS, MomentumS
 
 __all__ = [
     "ALARM_KINDS", "ATTEMPTS", "CLIP", "CONVERGED", "FUNCTION", "GRID", "LOGGED", "MAX_ITERATIONS", "MODELS",
-    "OFF_CENTER", "OFF_SPREAD", "POLICIES", "ROUNDED", "SHRINK", "STABLE", "TIE", "TRUSTED_ROUNDS", "WRAPPERS",
-    "ArmStats", "BatchClock", "Crossed", "DecidedRounds", "FeatureTask", "GrowableArray", "GrowingCholesky", "Layout",
-    "LiveCopy", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms", "OpenContexts", "PolicyState",
-    "RewardSums", "RewardTask", "TrainingPlan", "UpdateFromSums", "VersionFunction", "Weights", "all_finite",
-    "announce_rounding", "archive", "cache_folder", "cholesky", "content_at", "distribution", "errors", "facts_table",
-    "follow", "lock", "native", "new_values", "path_of", "plain", "policies", "put_back", "read_rounds", "refusal",
-    "replacing", "restore", "ridge_solution", "rule_of", "set_life", "set_rule", "split_mix", "state_of",
-    "summing_to_one", "t_quantile", "write_file",
+    "POLICIES", "ROUNDED", "SHRINK", "STABLE", "TIE", "WRAPPERS", "ArmStats", "BatchClock", "Crossed", "DecidedRounds",
+    "FeatureTask", "GrowableArray", "GrowingCholesky", "Layout", "LiveCopy", "MomentumState", "Network",
+    "NetworkLearner", "Objective", "OfferedArms", "OpenContexts", "PolicyState", "RewardSums", "RewardTask",
+    "TrainingPlan", "UpdateFromSums", "VersionFunction", "Weights", "all_finite", "announce_rounding", "archive",
+    "cache_folder", "cholesky", "content_at", "distribution", "errors", "facts_table", "follow", "lock", "native",
+    "new_values", "path_of", "plain", "put_back", "read_rounds", "refusal", "replacing", "restore", "ridge_solution",
+    "rule_of", "set_life", "set_rule", "split_mix", "state_of", "summing_to_one", "t_quantile", "write_file",
 ]  # fmt: skip

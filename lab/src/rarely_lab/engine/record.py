@@ -11,7 +11,6 @@ digest     of all of that, so that damage and edits show
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -25,7 +24,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 from rarely.extend import __version__
 from rarely.extend.checks import InvalidInput, RarelyError
 from rarely.golden import Families
-from rarely.runs.sealed_json import Malformed, check_digest
+from rarely.runs.sealed_json import Malformed, check_digest, digest_of
 
 Value = TypeVar("Value")
 FORMAT = 1
@@ -190,5 +189,4 @@ def check_id(cell_id: str) -> None:
 
 def identity(description: dict[str, Any]) -> str:
     """Return a hash of canonical JSON."""
-    text = json.dumps(description, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest_of(description)[:16]
