@@ -1,44 +1,10 @@
 """Contextual bandits that decide often and retrain rarely."""
 
+from rarely._core import errors as _errors
 from rarely._core.choice.confidence_radius import NoiseRadius, TheoremRadius
 from rarely._core.choice.rules import Mixture
 from rarely._core.covariance import Price, prices
-from rarely._core.errors import (
-    ApproximationWarning,
-    BudgetSpent,
-    ConflictingReward,
-    ContextsWarning,
-    DriftWarning,
-    DroppedRound,
-    ForgettingWarning,
-    HistoryDropped,
-    InvalidContexts,
-    InvalidInput,
-    InvalidReward,
-    InvalidSchedule,
-    JitterWarning,
-    NotCompiled,
-    NothingToLearn,
-    NothingToLearnWarning,
-    NotPositiveDefinite,
-    OutlierWarning,
-    PolicyBusy,
-    RarelyError,
-    RejectedWarning,
-    RosterFull,
-    RoundingWarning,
-    ScheduleWarning,
-    SnapshotError,
-    SnapshotWarning,
-    StaleUpdate,
-    TooExpensive,
-    TrainingRejected,
-    UnknownArm,
-    UnknownRound,
-    UpdateDue,
-    WrongDecision,
-    WrongUpdate,
-)
+from rarely._core.errors import *
 from rarely._core.inputs.arm_blocks import ArmBlocks
 from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.roster import Offer, Roster
@@ -88,22 +54,16 @@ from rarely.pages.plots import plot_policy
 from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
-    "Additions", "Affine", "ApproximationWarning", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget",
-    "BudgetSpent", "BuildInfo", "ColumnEffect", "ComposedPolicy", "ConflictingReward", "ContextsWarning",
-    "Decision", "DeterminantTrigger", "Discount", "DriftWarning", "DroppedRound", "EnsemblePolicy", "EveryRound",
-    "FixedGrid", "ForgettingWarning", "FrameEncoder", "FramePolicy", "GeometricGrid", "HistoryDropped",
-    "InvalidContexts", "InvalidInput", "InvalidReward", "InvalidSchedule", "JitterWarning", "KernelUCB", "Limits",
-    "LinTS", "LinUCB", "LogLogGrid", "Mixture", "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB",
-    "NoiseRadius", "NotCompiled", "NotPositiveDefinite", "NothingToLearn", "NothingToLearnWarning", "Offer",
-    "OnDemand", "OutlierWarning", "Paced", "Policy", "PolicyBusy", "PolicyEvent", "Preset", "Price", "RarelyError",
-    "RejectedWarning", "Roster", "RosterFull", "RoundingWarning", "Schedule", "ScheduleWarning", "Scores",
-    "SnapshotError", "SnapshotWarning", "SparseRows", "StaleUpdate", "TheoremRadius", "TooExpensive", "Training",
-    "TrainingRejected", "Uniform", "UnknownArm", "UnknownRound", "UpdateDue", "UpdateJob", "UpdateRecord",
-    "UpdateResult", "Window", "WrongDecision", "WrongUpdate", "build_info", "load", "prices",
+    "Additions", "Affine", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BuildInfo", "ColumnEffect",
+    "ComposedPolicy", "Decision", "DeterminantTrigger", "Discount", "EnsemblePolicy", "EveryRound", "FixedGrid",
+    "FrameEncoder", "FramePolicy", "GeometricGrid", "KernelUCB", "Limits", "LinTS", "LinUCB", "LogLogGrid", "Mixture",
+    "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "Offer", "OnDemand", "Paced",
+    "Policy", "PolicyEvent", "Preset", "Price", "Roster", "Schedule", "Scores", "SparseRows", "TheoremRadius",
+    "Training", "Uniform", "UpdateJob", "UpdateRecord", "UpdateResult", "Window", "build_info", "load", "prices",
 ]  # fmt: skip
+__all__ += _errors.__all__
 
 # A traceback names what users import and catch. Other classes keep their module, by which their sources are found.
-for _error in [globals()[name] for name in __all__]:
-    if isinstance(_error, type) and issubclass(_error, Exception):
-        _error.__module__ = __name__
+for _name in _errors.__all__:
+    globals()[_name].__module__ = __name__
 Policy._plotter = plot_policy

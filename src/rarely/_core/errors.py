@@ -10,6 +10,16 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
+__all__ = [
+    "ApproximationWarning", "BudgetSpent", "ConflictingReward", "ContextsWarning", "DriftWarning", "DroppedRound",
+    "ForgettingWarning", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward", "InvalidSchedule",
+    "JitterWarning", "NotCompiled", "NotPositiveDefinite", "NothingToLearn", "NothingToLearnWarning", "OutlierWarning",
+    "PolicyBusy", "RarelyError", "RejectedWarning", "RosterFull", "RoundingWarning", "ScheduleWarning", "SnapshotError",
+    "SnapshotWarning", "StaleUpdate", "TooExpensive", "TrainingRejected", "UnknownArm", "UnknownRound", "UpdateDue",
+    "WrongDecision", "WrongUpdate",
+]  # fmt: skip
+"""All errors and warnings, which `rarely` exports; the functions below refuse arguments with them."""
+
 
 class RarelyError(Exception):
     """Base class of all errors of this package; the policy is as it was before the call."""
