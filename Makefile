@@ -72,9 +72,10 @@ api-test: $(VENV)/.installed       ## the service under schemathesis, which make
 crash-test: $(VENV)/.installed     ## studies under kill -9: 1000 times with SQLite, 200 times with PostgreSQL and its server
 	$(ONE_THREAD) $(BIN)/python tests/crash_rounds.py
 
-kill-test: $(VENV)/.installed $(VENV)/extras/.installed  ## 200 kills of studies, most of them in a training, 50 of PostgreSQL, and 200 of a decider: nothing lost
+kill-test: $(VENV)/.installed $(VENV)/extras/.installed  ## 200 kills of studies, most of them in a training, 50 of PostgreSQL, 200 of a decider, and 200 fleets: nothing lost
 	$(ONE_THREAD) $(BIN)/python tests/crash_rounds.py --sqlite 100 --postgresql 100 --updates 0.5 --fatal 1 --every 2
 	KILLS=200 $(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q tests/cluster/test_fleet.py -k kill_9
+	FLEETS=200 $(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto tests/cluster/test_random_fleets.py
 
 MINUTES ?= 10
 fuzz: $(VENV)/.installed           ## look for faults for MINUTES=10: random lives, exact fractions, interrupts, mutants

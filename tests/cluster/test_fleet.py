@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,17 @@ from rarely import InvalidInput, Mixture, RarelyError
 from rarely.cluster import (
     Decider,
     LogBusy,
+    LostDecisions,
     StaleVersionWarning,
     audit,
     decision_lines,
-    fleet,
     join,
     learning,
     publish,
     reward_join,
     rollback,
     update,
+    waves,
 )
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
@@ -105,20 +106,33 @@ def wait_until(holds: Any) -> None:
     raise AssertionError
 
 
+def lines(path: Path) -> list[Any]:
+    return [said for _, said in decision_lines.lines_of(path)]
+
+
+def ids_in(*paths: Path) -> list[str]:
+    return [said.id for path in paths for said in lines(path) if isinstance(said, decision_lines.Logged)]
+
+
+def logged(id: str, **fields: Any) -> decision_lines.Logged:
+    known = {"version": 0, "policy": "0" * 16, "origin": "0" * 12, "before": 0, "arm": 1, "arms": 2, "absent": ()}
+    thoughts = {"probability": 1.0, "mean": 0.1, "bonus": 0.2, "stats": (1, 2, 0.5, -1.0, -1.0, False)}
+    return decision_lines.Logged(**{"id": id, "contexts": np.ones((2, 3)), **known, **thoughts, **fields})
+
+
 def test_half_a_line_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = decision_lines.Log(path)
-    log.append({"id": "a"})
-    log.append({"id": "b"})
+    log.append(logged("a"))
+    log.append(logged("b"))
     log.close()
     whole = path.read_bytes()
     for end in range(len(whole) + 1):
         path.write_bytes(whole[:end])
         log = decision_lines.Log(path, sync=True)
-        log.append({"id": "c"})
+        log.append(logged("c"))
         log.close()
-        found = [json.loads(line[9:])["id"] for line in decision_lines.whole_lines(io.BytesIO(path.read_bytes()))]
-        assert found == [*["a", "b"][: whole[:end].count(b"\n")], "c"]
+        assert ids_in(path) == [*["a", "b"][: max(0, whole[:end].count(b"\n") - 1)], "c"]
 
 
 def test_one_log_has_one_decider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +153,7 @@ def test_one_log_has_one_decider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             first.decide(7, np.ones((4, 3)))  # type: ignore[arg-type]
     with Decider(tmp_path / "store", log) as second:
         second.decide("c", np.ones((4, 3)))
-    assert [record["id"] for _, record in decision_lines.records_of(log)] == ["a", "c"]
+    assert ids_in(log) == ["a", "c"]
 
 
 @pytest.mark.parametrize("bucket", [5, 1000])
@@ -155,10 +169,10 @@ def test_an_id_of_two_decisions_is_set_aside(bucket: int, tmp_path: Path, monkey
             for i in asked:
                 decider.decide(ids[i], contexts[i])
     write_rewards(tmp_path / "r.parquet", ["a", "d", "c", "v", "c"], [1.0, 2.0, 3.0, 4.0, 3.0])
-    waves = join(tmp_path / "logs", tmp_path / "waves")
-    report = update(policy, waves, tmp_path / "r.parquet")
+    joined = join(tmp_path / "logs", tmp_path / "waves")
+    report = update(policy, joined, tmp_path / "r.parquet")
     assert (report.rounds, report.joined, report.unknown, report.repeated, report.open) == (24, 2, 3, 4, 22)
-    (path,) = Path(waves[0]).glob("_aside-*.parquet")
+    (path,) = Path(joined[0]).glob("_aside-*.parquet")
     table = parquet.read_table(path).to_pydict()
     assert sorted(zip(table["id"], table["why"], strict=True)) == [
         *[("c", "repeated")] * 2,
@@ -170,7 +184,7 @@ def test_an_id_of_two_decisions_is_set_aside(bucket: int, tmp_path: Path, monkey
     alone.update()
     close(policy.coefficients, alone.coefficients)
     write_rewards(tmp_path / "late.parquet", ["b", "c"], [1.0, 3.0])  # and is again, when the wave is given again
-    report = update(policy, waves, tmp_path / "late.parquet")
+    report = update(policy, joined, tmp_path / "late.parquet")
     assert (report.joined, report.late, report.unknown, report.repeated) == (1, 1, 1, 4)
 
 
@@ -192,16 +206,16 @@ def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
             answered += [process.stdout.readline().strip() for _ in range(int(rng.integers(1, 60)))]
             os.kill(process.pid, signal.SIGKILL)
             answered += [line.strip() for line in process.stdout.read().splitlines(keepends=True) if line[-1:] == "\n"]
-    logged = [record["id"] for _, record in decision_lines.records_of(log)]
-    assert len(logged) == len(set(logged))
-    assert set(answered) <= set(logged)
+    found = ids_in(log)
+    assert len(found) == len(set(found))
+    assert set(answered) <= set(found)
     assert audit(tmp_path / "store", log.parent) == {}
 
 
 @pytest.mark.parametrize("kind", ["linear", "neural"])
 def test_waves_of_logs_become_the_next_version(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "committing", serially)
-    monkeypatch.setattr(fleet, "BLOCK", 16)
+    monkeypatch.setattr(waves, "BLOCK", 16)
     policy, store = made(kind, within_batch="running"), tmp_path / "store"
     publish(policy, store)
     (tmp_path / "logs").mkdir()
@@ -221,10 +235,10 @@ def test_waves_of_logs_become_the_next_version(kind: str, tmp_path: Path, monkey
         for mine, theirs in zip(policy.score(contexts), alone.score(contexts), strict=True):
             close(mine, theirs)
         decider.decide("late", contexts[0])
-    waves = join(tmp_path / "logs", tmp_path / "waves")
-    assert len(waves) == 2
+    joined = join(tmp_path / "logs", tmp_path / "waves")
+    assert len(joined) == 2
     write_rewards(tmp_path / "r.parquet", ["late"], [1.0])
-    assert update(policy, waves, tmp_path / "r.parquet").rounds == 1
+    assert update(policy, joined, tmp_path / "r.parquet").rounds == 1
 
 
 @pytest.mark.parametrize("kind", ["linear", "neural", "thompson"])
@@ -241,25 +255,27 @@ def test_every_decision_can_be_made_again(kind: str, tmp_path: Path) -> None:
         policy.update()
     assert audit(tmp_path / "store", tmp_path / "logs") == {}
 
-    lines = (tmp_path / "logs" / "a").read_bytes().splitlines(keepends=True)
-    records = [json.loads(line[9:]) for line in lines]
-    records[40]["bonus"] += 0.25
-    records[50]["id"], records[50]["arm"], records[50]["row"] = "other", 0, 0
-    rewritten(tmp_path / "logs" / "a", records)
+    path = tmp_path / "logs" / "a"
+    records = [said for said in lines(path) if isinstance(said, decision_lines.Logged)]
+    records[40] = replace(records[40], bonus=records[40].bonus + 0.25)
+    chosen = records[50].arm
+    records[50] = replace(records[50], id="other", arm=0)
+    rewritten(path, records)
     found = audit(tmp_path / "store", tmp_path / "logs")
     assert found["1-10"] == pytest.approx(0.25)
     if kind == "linear":
-        chosen = json.loads(lines[50][9:])["arm"]
         assert ("other" in found) == bool(chosen)
-    rewritten(tmp_path / "logs" / "a", records[:10] + records[11:])
-    with pytest.raises(InvalidInput, match="before '0-11' is missing"):
+    rewritten(path, records[:10] + records[11:])
+    with pytest.raises(LostDecisions, match=r"before '0-11' in .* is missing"):
         audit(tmp_path / "store", tmp_path / "logs")
-    rewritten(tmp_path / "logs" / "a", [])
+    found = audit(tmp_path / "store", tmp_path / "logs", accept_losses=True)
+    assert [id for id, by in found.items() if np.isnan(by)] == [f"0-{i}" for i in range(11, 30)]
+    rewritten(path, [])
     with pytest.raises(InvalidInput, match="must have a log with decisions"):
         audit(tmp_path / "store", tmp_path / "logs")
 
 
-def rewritten(path: Path, records: list[dict[str, Any]]) -> None:
+def rewritten(path: Path, records: list[decision_lines.Logged]) -> None:
     path.unlink()
     log = decision_lines.Log(path)
     for record in records:
@@ -269,12 +285,11 @@ def rewritten(path: Path, records: list[dict[str, Any]]) -> None:
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, write = decision_lines.Log(tmp_path / "log"), os.write
-    log.append({"id": "a"})
+    log.append(logged("a"))
     monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:5]))
     with pytest.raises(OSError, match="disk full"):
-        log.append({"id": "b"})
+        log.append(logged("b"))
     monkeypatch.undo()
-    log.append({"id": "c"})
+    log.append(logged("c"))
     log.close()
-    lines = decision_lines.whole_lines(io.BytesIO((tmp_path / "log").read_bytes()))
-    assert [json.loads(line[9:])["id"] for line in lines] == ["a", "c"]
+    assert ids_in(tmp_path / "log") == ["a", "c"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 from rarely import InvalidInput, cluster, load
 from rarely.cluster.files import Folder
-from rarely.console import Group, Jobs, console
+from rarely.console import Group, Jobs, console, import_modules
 from rarely.pages.grid import Grid
 
 fleet_app = Group(
@@ -22,9 +23,26 @@ fleet_app = Group(
 SavedPolicy = Annotated[Path, typer.Argument(help="A saved policy.")]
 Store = Annotated[str, typer.Argument(help="The store: a folder or a URL such as s3://bucket/store.")]
 Logs = Annotated[Path, typer.Argument(help="The folder of the deciders' logs.")]
+Waves = Annotated[str, typer.Argument(help="The folder in which each wave of decisions gets its own.")]
 Decisions = Annotated[list[str], typer.Argument(help="Folders of decisions, in the order in which they were decided.")]
 Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, as ray://head:10001; by default a Ray here.")]
+AcceptLosses = Annotated[bool, typer.Option(help="Go on behind damaged lines and without missing logs, and say which.")]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Your model, for a policy that was made with one: a module and a name in it, as shop.nets:net."),
+]
 BOTH_SIDES = 1.96
+
+
+def model_of(name: str | None) -> Any:
+    """Return the object that a module has under a name, such as shop.nets:net."""
+    if name is None:
+        return None
+    module, _, attribute = name.partition(":")
+    import_modules([module])
+    if not hasattr(sys.modules[module], attribute):
+        raise typer.BadParameter(f"--model must be MODULE:NAME; {module} has no {attribute or 'empty name'}.")
+    return getattr(sys.modules[module], attribute)
 
 
 @fleet_app.add(
@@ -38,16 +56,17 @@ def decide(
     out: Annotated[str, typer.Argument(help="The folder of decisions.")],
     jobs: Jobs = None,
     address: Address = None,
+    model: Model = None,
 ) -> None:
     """Decide every row of Parquet files; the same command resumes."""
-    done = cluster.decide(load(policy), contexts, out, jobs=jobs, address=address)
+    done = cluster.decide(load(policy, model=model_of(model)), contexts, out, jobs=jobs, address=address)
     console.print(f"{done.rounds} rounds decided by version {done.version}, in {done.blocks} blocks: {out}")
 
 
 @fleet_app.add("publish", "policy.rarely store/")
-def publish(policy: SavedPolicy, store: Store) -> None:
+def publish(policy: SavedPolicy, store: Store, model: Model = None) -> None:
     """Make a saved policy the version that deciders use."""
-    console.print(cluster.publish(load(policy), store), markup=False)
+    console.print(cluster.publish(load(policy, model=model_of(model)), store), markup=False)
 
 
 @fleet_app.add("rollback", "store/")
@@ -59,10 +78,28 @@ def rollback(store: Store) -> None:
 @fleet_app.add("join", "logs/ waves/")
 def join(
     logs: Logs,
-    out: Annotated[str, typer.Argument(help="The folder in which each wave of decisions gets its own.")],
+    out: Waves,
+    accept_losses: AcceptLosses = False,
 ) -> None:
     """Gather what is new in the logs of deciders, for `rarely fleet update`, and print all waves so far."""
-    console.print("\n".join(cluster.join(logs, out)) or "The logs have no decisions.", markup=False)
+    waves = cluster.join(logs, out, accept_losses=accept_losses)
+    console.print("\n".join(waves) or "The logs have no decisions.", markup=False)
+
+
+@fleet_app.add("rotate", "logs/")
+def rotate(logs: Logs) -> None:
+    """Let deciders begin new logs, and print the new names of the old ones, which stay in the folder."""
+    console.print("\n".join(cluster.rotate(logs)) or "No log has decisions.", markup=False)
+
+
+@fleet_app.add("prune", "logs/ waves/ --keep 7")
+def prune(
+    logs: Logs,
+    out: Waves,
+    keep: Annotated[float, typer.Option(min=0, help="Days that a log is kept after its last line, for audits.")] = 0.0,
+) -> None:
+    """Remove rotated logs whose decisions are all in waves, and print their names."""
+    console.print("\n".join(cluster.prune(logs, out, keep=keep)) or "No log can be removed.", markup=False)
 
 
 @fleet_app.add("update", "policy.rarely night1/ night2/ --rewards rewards/ --publish store/")
@@ -73,9 +110,10 @@ def update(
     store: Annotated[str | None, typer.Option("--publish", help="A store to publish the next version to.")] = None,
     jobs: Jobs = None,
     address: Address = None,
+    model: Model = None,
 ) -> None:
     """Learn from decisions and rewards, and save the next version in the place of the policy."""
-    learned = load(policy)
+    learned = load(policy, model=model_of(model))
     cluster.update(learned, decisions, rewards, jobs=jobs, address=address)
     learned.save(policy)
     report(decisions)
@@ -84,10 +122,11 @@ def update(
 
 
 @fleet_app.add("audit", "store/ logs/")
-def audit(store: Store, logs: Logs) -> None:
+def audit(store: Store, logs: Logs, accept_losses: AcceptLosses = False, model: Model = None) -> None:
     """Make every logged decision again; name those that differ, and exit with 1, if an arm or a digit does."""
-    differences = cluster.audit(store, logs)
-    lines = (f"{id}: {'another arm' if math.isinf(by) else by}" for id, by in differences.items())
+    differences = cluster.audit(store, logs, accept_losses=accept_losses, model=model_of(model))
+    words = {"inf": "another arm", "nan": "cannot be made again"}
+    lines = (f"{id}: {words.get(str(by), by)}" for id, by in differences.items())
     console.print("\n".join(lines) or "Every decision is the same.", markup=False)
     raise typer.Exit(bool(differences))
 
@@ -95,11 +134,9 @@ def audit(store: Store, logs: Logs) -> None:
 @fleet_app.add("report", "night1/ night2/")
 def report(decisions: Decisions) -> None:
     """Show what the updates on these decisions found and did, and whether each version paid more than the last."""
-    reports: dict[int, dict[str, Any]] = {}
+    reports: dict[str, dict[str, Any]] = {}
     for folder in map(Folder.at, decisions):
-        for name in folder.names("_update-"):
-            one = json.loads(folder.read(name))["report"]
-            reports[one["number"]] = one
+        reports |= {name: json.loads(folder.read(name))["report"] for name in folder.names("_update-")}
     if not reports:
         raise InvalidInput("these folders must have been part of an update; none was.")
     counts = ("rounds", "joined", "late", "duplicate", "conflicting", "invalid", "unknown", "repeated", "open")

@@ -13,21 +13,25 @@ What an update will ask about arms that were offered and not chosen is in the me
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rarely import InvalidInput, Policy
-from rarely.cluster.files import Folder, Rows, as_parquet
+from rarely import InvalidInput, Policy, RarelyError
+from rarely.cluster.files import Folder, Rows, as_parquet, readable
 from rarely.cluster.tasks import committing
 from rarely.extend import Array
 from rarely.extend.checks import check_whole
-from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction
+from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction, plain
 from rarely.logs.tables import pyarrow
 
 MANIFEST = "_campaign.json"
@@ -35,6 +39,10 @@ BLOCK = 65_536
 """Rounds in a block."""
 DECIDED = ("version", "arm", "probability", "mean", "bonus")
 """Columns of what was decided."""
+MAY_CHANGE = ("covariance", "limits", "loops", "dropped", "lost")
+"""Settings of a policy, and entries of its records of updates, that are no part of what it is and has learned."""
+FIRST = 64
+"""Rows whose contexts tell one function of contexts from another."""
 Url = str | os.PathLike[str]
 Contexts = Callable[[Any], Any]
 """From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d)."""
@@ -46,7 +54,7 @@ class Campaign:
 
     Examples
     --------
-    >>> Campaign(version=1, rounds=10, block=4, dim=2, policy="").blocks
+    >>> Campaign(version=1, rounds=10, block=4, dim=2, policies=()).blocks
     3
     """
 
@@ -54,10 +62,12 @@ class Campaign:
     rounds: int
     block: int
     dim: int
-    policy: str
-    """The policy's fingerprint when it decided; "" where several versions did."""
-    source: tuple[tuple[str, int], ...] = ()
-    """Path and rows of the files that the rounds come from."""
+    policies: tuple[str, ...]
+    """The `lineage` of the policy when it decided; of a wave, those of all policies after their first update."""
+    source: tuple[tuple[str, int, int, int], ...] = ()
+    """Path, rows, time of the last change, and size of the files that the rounds come from."""
+    how: str = ""
+    """A digest of the policy's state, and of what ids and contexts are made of the first rows, and by which code."""
 
     @property
     def blocks(self) -> int:
@@ -69,8 +79,23 @@ class Campaign:
         """Return the campaign in a folder."""
         if MANIFEST not in folder.names():
             raise InvalidInput(f"{folder.path} must be a folder of decisions; it has no {MANIFEST}.")
-        fields = json.loads(folder.read(MANIFEST))
-        return cls(**fields | {"source": tuple(map(tuple, fields["source"]))})
+        try:
+            fields = json.loads(folder.read(MANIFEST))
+            lists = {"policies": tuple(fields["policies"]), "source": tuple(map(tuple, fields["source"]))}
+            found = cls(**fields | lists)
+            for name, least in {"version": 0, "rounds": 1, "block": 1, "dim": 1}.items():
+                check_whole(name, getattr(found, name), least)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidInput(f"{folder.path}/{MANIFEST} is damaged, or of another version: {error!r}.") from None
+        return found
+
+
+def lineage(policy: Policy, updates: int | None = None) -> str:
+    """Return a digest of what a policy is, and of what it has learned in its first updates, by default in all."""
+    settings = {name: value for name, value in policy.settings().items() if name not in MAY_CHANGE}
+    records = [asdict(record) | dict.fromkeys(MAY_CHANGE) for record in policy.updates[:updates]]
+    whole = json.dumps([type(policy).__name__, settings, records], default=plain)
+    return hashlib.blake2b(whole.encode(), digest_size=6).hexdigest()
 
 
 def key_of(policy: Policy) -> bytes:
@@ -111,14 +136,17 @@ def decide(
 
     The folder `out_url` then has block-….parquet with id, round, block, version, arm, probability, mean, bonus and
     the chosen context of every row. The policy does not change; `update` takes the folder. After a crash the same call
-    does what is missing. Raises `InvalidInput` if the folder has decisions of another policy or of other contexts.
+    does what is missing. Raises `InvalidInput` if the folder has decisions of another policy, other files (by size and
+    time of change), other ids or another function of contexts (by its source and what it makes of the first rows), and
+    `FolderBusy` while another call decides into it.
 
     Parameters
     ----------
     policy
         Its scale of contexts must be settled, by a pilot or a log.
     contexts_url, out_url
-        A Parquet file or a folder of them; a folder. Paths, or URLs of file systems that pyarrow knows.
+        A Parquet file or a folder of them, also with folders in it such as date=2026-01-31, which become columns of
+        text; a folder. Paths, or URLs of file systems that pyarrow knows.
     contexts
         A function from a record batch to the contexts of its rows, (n, K, d) or a list of (K_i, d), that can be
         pickled. Without it there must be a column `contexts` that lists K·d numbers.
@@ -149,21 +177,57 @@ def decide(
     if not len(rows):
         raise InvalidInput(f"{os.fspath(contexts_url)} must have at least one row to decide; it has none.")
     folder = Folder.at(out_url)
-    planned = Campaign(policy.version, len(rows), block, policy.dim, policy.fingerprint(), rows.files)
-    if MANIFEST not in folder.names():
-        folder.write(MANIFEST, json.dumps(asdict(planned)).encode())
-    elif Campaign.read(folder) != planned:
-        raise InvalidInput(
-            f"{folder.path} has decisions of another policy, of other contexts or in other blocks; to resume, the call "
-            "must be the same. Give a folder of its own for each version and each set of contexts."
-        )
     read = contexts or partial(listed_contexts, policy.dim)
+    how = _how(policy, rows, id, read)
+    planned = Campaign(policy.version, len(rows), block, policy.dim, (lineage(policy),), rows.files, how)
     task = BlockTask(version, key_of(policy), rows, folder, id, read)
     calls = ((f"block-{b:08d}.parquet", (b, b * block, min(len(rows), (b + 1) * block))) for b in range(planned.blocks))
-    with committing(jobs, address) as commit:
-        commit(folder, task, calls)
-    folder.tidy()
+    with folder.alone():
+        if MANIFEST not in folder.names():
+            folder.write(MANIFEST, json.dumps(asdict(planned)).encode())
+        elif (found := Campaign.read(folder)) != planned:
+            other = [name for name, value in asdict(planned).items() if asdict(found)[name] != value]
+            raise InvalidInput(
+                f"{folder.path} has decisions of another policy, of other contexts, ids or code, or in other blocks "
+                f"({', '.join(other)}); to resume, the call and its files must be the same. Give a folder of its own "
+                "for each version and each set of contexts."
+            )
+        with committing(jobs, address) as commit:
+            commit(folder, task, calls)
+        folder.tidy()
     return planned
+
+
+def _how(policy: Policy, rows: Rows, id: str, contexts: Contexts) -> str:
+    """Return the digest of a campaign: see `Campaign.how`."""
+    called, given = contexts, list[Any]()
+    while isinstance(called, partial):
+        given += [called.args, sorted(called.keywords.items())]
+        called = called.func
+    try:
+        source = inspect.getsource(called)
+    except (OSError, TypeError):  # of an object, or typed into a console
+        source = ""
+    name = getattr(called, "__qualname__", type(called).__qualname__)
+    arguments = re.sub(" at 0x[0-9a-f]+", "", repr(given))  # where an object lies is no part of it
+    digest = hashlib.blake2b(json.dumps([policy.fingerprint(), id, name, source, arguments]).encode(), digest_size=8)
+    where, batch = next(rows.batches(0, min(FIRST, len(rows))))
+    with naming(where):
+        made = contexts(batch)
+        for part in made if isinstance(made, list | tuple) else [made]:
+            digest.update(np.asarray(part, np.float64).tobytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Let errors of the caller's data and functions say where they arose."""
+    try:
+        yield
+    except RarelyError as error:
+        raise type(error)(f"{where}: {error}") from error
+    except Exception as error:
+        raise InvalidInput(f"{where}: contexts cannot be made: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -180,10 +244,15 @@ class BlockTask:
 
     def __call__(self, block: int, start: int, stop: int) -> str:
         ids, parts, offered = list[Any](), list[DecidedRounds](), self.version.offered()
-        for batch in self.rows.batches(start, stop):
+        for where, batch in self.rows.batches(start, stop):
             ids.append(batch.column(self.id))
+            if ids[-1].null_count:
+                raise InvalidInput(f"{where}: every decision needs an id, so that its reward finds it; one is null.")
             draws = uniforms(self.key, ids[-1].to_pylist()) if self.version.draws else np.zeros(0)
-            parts.append(self.version.decide(self.contexts(batch), draws, offered))
+            with naming(where):
+                parts.append(self.version.decide(self.contexts(batch), draws, offered))
+            if len(parts[-1].arms) != len(batch):
+                raise InvalidInput(f"{where}: contexts must have {len(batch)} rounds, one a row.")
         *columns, contexts = map(np.concatenate, zip(*parts, strict=True))
         decided = dict(zip(DECIDED, (np.full(stop - start, self.version.number), *columns), strict=True))
         table = decision_table(pyarrow().chunked_array(ids), start, block, decided, contexts, offered)
@@ -200,18 +269,23 @@ def decision_table(
     listed = pa.list_(pa.field("element", pa.float64(), nullable=False), contexts.shape[1])
     chosen = pa.FixedSizeListArray.from_arrays(pa.array(contexts.ravel()), type=listed)
     table = pa.table(columns).append_column(pa.field("context", listed, nullable=False), chosen)
-    return table.replace_schema_metadata({"rarely": json.dumps(offered.describe())})
+    said = json.dumps(offered.describe())
+    return table.replace_schema_metadata({"rarely": said, "crc": f"{zlib.crc32(said.encode()):08x}"})
 
 
 def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None) -> Any:
-    """Return the table of a block, or some columns of it."""
-    with folder.system.open_input_file(f"{folder.path}/block-{block:08d}.parquet") as file:
-        return pyarrow("parquet").read_table(file, columns=columns)
+    """Return the table of a block, or some columns of it; refuse one that is damaged."""
+    path = f"{folder.path}/block-{block:08d}.parquet"
+    with readable(path), folder.system.open_input_file(path) as file:
+        table = pyarrow("parquet").read_table(file, columns=columns, page_checksum_verification=True)
+        if f"{zlib.crc32(table.schema.metadata[b'rarely']):08x}".encode() != table.schema.metadata[b"crc"]:
+            raise OSError("its checksum is another")
+        return table
 
 
 def offered_in(folder: Folder, block: int) -> OfferedArms:
     """Return what a block says of the arms that were offered in it."""
-    return OfferedArms.from_description(json.loads(read_block(folder, block, []).schema.metadata[b"rarely"]))
+    return OfferedArms.from_description(json.loads(read_block(folder, block, ["arm"]).schema.metadata[b"rarely"]))
 
 
 def contexts_of(table: Any) -> Array:

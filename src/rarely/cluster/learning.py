@@ -22,7 +22,7 @@ import numpy as np
 from rarely import NothingToLearn, Policy
 from rarely.cluster.campaign import Url, contexts_of, offered_in, read_block
 from rarely.cluster.files import Folder, Rows, unpacked
-from rarely.cluster.reward_join import Night, Work, join_rewards, nights_of
+from rarely.cluster.reward_join import OUTCOMES, Night, Work, join_rewards, nights_of, update_file
 from rarely.cluster.tasks import committing
 from rarely.extend import Array, Arrays, Described, IntArray
 from rarely.extend.provisional import FeatureTask, RewardSums, RewardTask, UpdateFromSums
@@ -89,8 +89,10 @@ def update(
 
     The policy afterwards has taken in every round of `decisions` and every reward that has arrived, as if it had
     decided them itself with frozen bonuses: the same weights and Z. Its history keeps a sample of them. Save it: until
-    then the same call makes the same update again. The report is in each folder too, and what was set aside in
-    _aside-….parquet of the last. Raises `NothingToLearn` without a new reward.
+    then the same call makes the same update again. The report is in each folder too, by the policy that learned, so
+    that another one that learns from the same nights neither loses nor repeats a reward; what was set aside is in
+    _aside-….parquet of the last. Raises `NothingToLearn` without a new reward, `InvalidInput` for a night of another
+    policy, and `FolderBusy` while another update has the last of these nights.
 
     Parameters
     ----------
@@ -130,8 +132,11 @@ def update(
         fresh = [night for night in nights if not night.earlier]
         work = Work.of(policy, nights, rows)
         forest, count = Forest(work, nights), sum(night.campaign.rounds for night in fresh)
-        with committing(jobs, address) as commit:
+        with work.folder.alone(), committing(jobs, address) as commit:
             counts = join_rewards(commit, nights, work, rows, (id, reward), policy.round)
+            if not counts["joined"]:
+                found = ", ".join(f"{counts[name]} {name}" for name in ("rewards", *OUTCOMES[1:]) if counts[name])
+                raise NothingToLearn(f"no reward is new: {found}. What is set aside is in {work.aside}.")
             offered = (offered_in(night.folder, b) for night in fresh for b in range(night.campaign.blocks))
             task = coming.expect(offered, count, counts["joined"])
             commit(work.folder, partial(_sum_rewards, work, task), forest.calls("sums", nights))
@@ -140,14 +145,14 @@ def update(
             commit(work.folder, partial(_sum_features, work, features), forest.calls("z", fresh))
             total = forest.total("z", fresh) if fresh else None
             record = coming.adopt(total, sum(int(part["rounds"]) for part in forest.parts("z", fresh)))
-        mean, error = _mean_reward(part["rewards"] for part in forest.parts("sums", fresh))
-        number = {"number": len(policy.updates), "version": version, "rounds": count, "open": record.missing}
-        report = UpdateReport(**number, **counts, mean=mean, error=error, record=asdict(record))
-        place = {"home": work.folder.path, "work": work.name, "buckets": work.buckets, "report": asdict(report)}
-        for night in nights:
-            written = json.dumps(place | {"base": night.base})
-            night.folder.write(f"_update-{report.number:06d}.json", written.encode())
-    work.folder.tidy(("_ids-", "_rewards-"))
+            mean, error = _mean_reward(part["rewards"] for part in forest.parts("sums", fresh))
+            number = {"number": len(policy.updates), "version": version, "rounds": count, "open": record.missing}
+            report = UpdateReport(**number, **counts, mean=mean, error=error, record=asdict(record))
+            place = {"home": work.folder.path, "work": work.name, "buckets": work.buckets, "report": asdict(report)}
+            for night in nights:
+                written = json.dumps(place | {"base": night.base})
+                night.folder.write(update_file(policy, report.number), written.encode())
+            work.folder.tidy(("_ids-", "_rewards-"))
     return report
 
 

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rarely import InvalidInput, Policy
-from rarely.cluster.campaign import Campaign, read_block
-from rarely.cluster.files import Folder, Rows, as_parquet
+from rarely.cluster.campaign import Campaign, lineage, read_block
+from rarely.cluster.files import Folder, Rows, as_parquet, readable
 from rarely.cluster.tasks import Commit
 from rarely.extend import Array, IntArray
 from rarely.extend.provisional import split_mix
@@ -53,7 +54,7 @@ class Work:
     def of(cls, policy: Policy, nights: Sequence[Night], rewards: Rows) -> Work:
         """Return the files of the policy's next update, on these nights and rewards."""
         places = [(night.folder.path, night.base, asdict(night.campaign)) for night in nights]
-        whole = json.dumps([policy.fingerprint(), places, rewards.files, rewards.changed()])
+        whole = json.dumps([policy.fingerprint(), places, rewards.files])
         name = f"{len(policy.updates) + 1:06d}-{hashlib.blake2b(whole.encode(), digest_size=6).hexdigest()}"
         rows = max(sum(night.campaign.rounds for night in nights), len(rewards))
         return cls(nights[-1].folder, name, -(-rows // BUCKET))
@@ -89,10 +90,16 @@ class Work:
 
         return self.folder.started(write)
 
+    @property
+    def aside(self) -> str:
+        """The path of the rewards that are set aside."""
+        return f"{self.folder.path}/_aside-{self.name}.parquet"
+
     def read_joined(self, columns: Sequence[str], filters: Any) -> Any:
         """Return the rows of all joined buckets that the filters let through."""
-        read = pyarrow("parquet").read_table
-        return read(self.joined_paths(), filesystem=self.folder.system, columns=columns, filters=filters)
+        read = partial(pyarrow("parquet").read_table, page_checksum_verification=True)
+        with readable(self.joined_paths()[0]):
+            return read(self.joined_paths(), filesystem=self.folder.system, columns=columns, filters=filters)
 
     def joined_paths(self) -> list[str]:
         """Return the paths of the joined buckets."""
@@ -129,9 +136,20 @@ class Night:
         return start, end
 
 
+def update_file(policy: Policy, number: int) -> str:
+    """Return the name of what a folder of decisions says of an update of the policy.
+
+    Another policy that learned from the same decisions has a file of its own, and what it learned is not learned here.
+    """
+    return f"_update-{number:06d}-{lineage(policy, number)}.json"
+
+
 def nights_of(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
     """Return the nights with their places: as earlier updates have them, or behind all rounds so far."""
     nights, base, number = list[Night](), policy.round, len(policy.updates) + 1
+    line = [lineage(policy, updates) for updates in range(number)]
+    if len({folder.path for folder in folders}) < len(folders):
+        raise InvalidInput("a folder of decisions must be given once; one is given again.")
     for folder in folders:
         campaign, names = Campaign.read(folder), set(folder.names())
         if missing := [b for b in range(campaign.blocks) if f"block-{b:08d}.parquet" not in names]:
@@ -143,7 +161,12 @@ def nights_of(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
                 f"{folder.path} must be decided by this policy: it has decisions of version {campaign.version} on "
                 f"{campaign.dim} numbers, and the policy has version {policy.version} and {policy.dim} numbers."
             )
-        files = (f"_update-{earlier:06d}.json" for earlier in range(1, number))
+        if not set(campaign.policies) <= set(line):
+            raise InvalidInput(
+                f"{folder.path} must be decided by this policy: it has decisions of one with other settings, or that "
+                "has learned from other rewards. Give it to that policy."
+            )
+        files = (update_file(policy, earlier) for earlier in range(1, number))
         updates = [json.loads(folder.read(name)) for name in files if name in names]
         works = tuple(Work(Folder(folder.system, one["home"]), one["work"], one["buckets"]) for one in updates)
         nights.append(Night(folder, campaign, updates[0]["base"] if updates else base, works))
@@ -176,7 +199,7 @@ def join_rewards(
         table = work.read_joined(["id", "reward", "outcome"], [("outcome", ">=", CONFLICTING)])
         why = pyarrow().array(np.array(OUTCOMES)[table.column("outcome").to_numpy()])
         aside = table.drop(["outcome"]).append_column("why", why)
-        work.folder.commit(work.folder.started(as_parquet(aside)), f"_aside-{work.name}.parquet")
+        work.folder.commit(work.folder.started(as_parquet(aside)), os.path.basename(work.aside))
     return dict(counts)
 
 
@@ -188,11 +211,9 @@ class IdTask:
 
     def __call__(self, night: Night, first: int, stop: int) -> str:
         ids = pyarrow().concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop)).column("id")
-        if ids.null_count:
-            raise InvalidInput(
-                f"every decision needs an id, so that its reward finds it; {night.folder.path} has none."
-            )
         start, end = night.range(first, stop)
+        if ids.null_count or len(ids) != end - start:
+            raise InvalidInput(f"{night.folder.path} must have {end - start} ids in blocks {first} to {stop - 1}.")
         learned = reduce(np.fmax, (work.rewards(start, end) for work in night.earlier), np.full(end - start, np.nan))
         table = pyarrow().table({"id": ids, "position": np.arange(start, end), "learned": learned})
         return self.work.write_buckets(table)
@@ -209,7 +230,8 @@ class RewardFileTask:
     """The type of the ids of decisions."""
 
     def __call__(self, start: int, stop: int) -> str:
-        table = pyarrow().Table.from_batches(list(self.rows.batches(start, stop, self.columns))).select(self.columns)
+        batches = [batch for _, batch in self.rows.batches(start, stop, self.columns)]
+        table = pyarrow().Table.from_batches(batches).select(self.columns)
         try:
             table = table.rename_columns(["id", "reward"])
             table = table.cast(pyarrow().schema({"id": self.ids, "reward": "float64"}))

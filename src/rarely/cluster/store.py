@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from rarely import InvalidInput, Policy, RarelyError, load
 from rarely.cluster.campaign import Url
 from rarely.cluster.files import Folder
 
 USED = "used.json"
+PUBLISHED = re.compile(r"policy-\d{6}-[0-9a-f]{64}\.rarely")
 
 
 def publish(policy: Policy, url: Url) -> str:
     """Write the policy's version to a store, make it the one in use, and return the name of its file.
+
+    A file that is there already and damaged is mended. Of two calls at once one raises `FolderBusy`.
 
     Parameters
     ----------
@@ -38,12 +43,13 @@ def publish(policy: Policy, url: Url) -> str:
         policy.save(Path(scratch) / "policy")
         content = (Path(scratch) / "policy").read_bytes()
     name = f"policy-{policy.version:06d}-{hashlib.sha256(content).hexdigest()}.rarely"
-    names = store.names()
-    if name not in names:
-        store.write(name, content)
-    used = names_used(store) if USED in names else []
-    if used[-1:] != [name]:
-        store.write(USED, json.dumps([*used, name]).encode())
+    with store.alone():
+        names = store.names()
+        used = names_used(store) if USED in names else []
+        if name not in names or store.read(name) != content:
+            store.write(name, content)
+        if used[-1:] != [name]:
+            store.write(USED, json.dumps([*used, name]).encode())
     return name
 
 
@@ -65,10 +71,11 @@ def rollback(url: Url) -> str:
     True
     """
     store = Folder.at(url)
-    *used, _ = names_used(store)
-    if not used:
-        raise InvalidInput(f"{store.path} has had one version in use, so there is none to return to.")
-    store.write(USED, json.dumps(used).encode())
+    with store.alone():
+        *used, _ = names_used(store)
+        if not used:
+            raise InvalidInput(f"{store.path} has had one version in use, so there is none to return to.")
+        store.write(USED, json.dumps(used).encode())
     return used[-1]
 
 
@@ -76,15 +83,32 @@ def names_used(store: Folder) -> list[str]:
     """Return the files that have been in use and not been left by `rollback`; the last is in use."""
     if USED not in store.names():
         raise InvalidInput(f"{store.path} must be a store with a published version; it has no {USED}.")
-    return list(json.loads(store.read(USED)))
+    try:
+        names = list(json.loads(store.read(USED)))
+        whole = bool(names) and all(map(PUBLISHED.fullmatch, names))
+    except (ValueError, TypeError):
+        whole = False
+    if not whole:
+        raise InvalidInput(
+            f"{store.path}/{USED} is damaged: it must list the names of versions in the order of their use. Write it "
+            "again, or remove it and publish the version that is to be used."
+        )
+    return names
 
 
-def read_published(store: Folder, name: str) -> Policy:
+def published_as(store: Folder, digits: str) -> str:
+    """Return the file whose SHA-256 begins so."""
+    if found := [name for name in store.names("policy-") if name[14:].startswith(digits)]:
+        return found[0]
+    raise InvalidInput(f"{store.path} must have the version whose SHA-256 begins with {digits}; publish it again.")
+
+
+def read_published(store: Folder, name: str, model: Any = None) -> Policy:
     """Return a published policy; refuse a file that its name does not fit."""
     content = store.read(name)
     if hashlib.sha256(content).hexdigest() != name[14:78]:
         raise RarelyError(f"{store.path}/{name} has not the SHA-256 of its name; publish the version again.")
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "policy").write_bytes(content)
-        policy: Policy = load(Path(scratch) / "policy")
+        policy: Policy = load(Path(scratch) / "policy", model=model)
     return policy

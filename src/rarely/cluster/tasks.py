@@ -38,7 +38,9 @@ def committing(jobs: int | None, address: str | None) -> Iterator[Commit]:
                         "the same call resumes."
                     ) from error
                 except ray.exceptions.RayTaskError as error:
-                    raise (error.cause if isinstance(error.cause, RarelyError) else error) from None
+                    if isinstance(error.cause, RarelyError):
+                        raise error.cause from None
+                    raise RarelyError(f"{name} cannot be made: {type(error.cause).__name__}: {error.cause}") from error
 
         yield commit
 

@@ -24,6 +24,8 @@ SECONDS_TO_ANSWER = 10.0
 RETRIES = 3
 """How often a task is run again after its process was killed."""
 ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_kept: tuple[Any, ...] = ()
+"""What the Ray that an earlier call has left to later ones was asked for, and its session."""
 Call = tuple[Any, Callable[[], Any]]
 """A key, and what starts a task and returns its reference."""
 OPTIONS = {"log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": {"env_vars": ONE_THREAD}}
@@ -51,7 +53,12 @@ def ended(ray: Any, calls: Iterable[Call], at_once: int | None) -> Iterator[tupl
 
 @contextmanager
 def connected(jobs: int | None, address: str | None, *, share: bool = False) -> Iterator[Any]:
-    """Yield Ray, ready to work, and let it go however the run ends; with `share`, one in use may be used and stays."""
+    """Yield Ray, ready to work, and let it go however the run ends.
+
+    With `share` one in use may be used; and one that was started for it stays for the next such call, until the process
+    ends, another kind is asked for, or the work fails.
+    """
+    global _kept
     if address is None:
         # Ray's own switch for machines that form no cluster, which it reads when it is first imported: nodes and
         # drivers then stay on loopback.
@@ -60,21 +67,42 @@ def connected(jobs: int | None, address: str | None, *, share: bool = False) -> 
         ray: Any = import_module("ray")
     except ModuleNotFoundError as error:
         raise RarelyError("the ray engine needs Ray: pip install 'rarely[ray]'.") from error
-    if ray.is_initialized() and share and address is None:
-        yield ray
+    asked = (jobs or cores(), address)
+    if ray.is_initialized() and _kept[1:] == (_session(ray),) and not (share and _kept[0] == asked):
+        ray.shutdown()
+    elif ray.is_initialized() and share and (address is None or _kept == (asked, _session(ray))):
+        with _ended_by_failure(ray if _kept[1:] == (_session(ray),) else None):
+            yield ray
         return
     if ray.is_initialized():
         raise RarelyError("Ray is in use in this process already; call ray.shutdown() first.")
     # By itself Ray runs a task that was killed for want of memory again for ever.
     os.environ.setdefault("RAY_task_oom_retries", str(RETRIES))
-    try:
+    with _ended_by_failure(ray):
         if address is None:
             _start(ray, jobs or cores())
         else:
             _join(ray, address)
+        _kept = (asked, _session(ray)) if share else ()
         yield ray
-    finally:
+    if not share:
         ray.shutdown()
+
+
+@contextmanager
+def _ended_by_failure(ray: Any) -> Iterator[None]:
+    """Let Ray go, with the tasks that it still has, if the work fails; None is one that somebody else started."""
+    try:
+        yield
+    except BaseException:
+        if ray is not None:
+            ray.shutdown()
+        raise
+
+
+def _session(ray: Any) -> str:
+    context = ray.get_runtime_context()
+    return f"{context.gcs_address} {context.get_job_id()}"
 
 
 def _start(ray: Any, jobs: int) -> None:
