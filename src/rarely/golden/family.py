@@ -43,12 +43,11 @@ KEPT = 16
 
 @dataclass(frozen=True)
 class Golden:
-    """What a family's lives gave here."""
+    """What a family's lives gave here, numbers by life."""
 
     digest: str
     bits: str
     numbers: dict[str, dict[str, float]]
-    """By life."""
     margin: float
     seconds: float
 

@@ -33,10 +33,9 @@ SAMPLED = (NeuralTS, NeuralLinear, LinTS, Uniform)
 
 @dataclass
 class Trace:
-    """What a life left behind."""
+    """What a life left behind; events are JSON."""
 
     events: list[Any] = field(default_factory=list)
-    """JSON."""
     numbers: dict[str, float] = field(default_factory=dict)
     margin: float = np.inf
 

@@ -56,9 +56,9 @@ from rarely.worlds import Rounds
 
 ROUNDS, CROWD, DIM = 40, 220, 3
 STEPS = 12
-"""Of a fixed training: enough to leave the initial weights."""
+"""Steps of a fixed training: enough to leave the initial weights."""
 PACED = Paced(ROUNDS, 3)
-"""Whose first update has two rewards: from a single one, rounding decides the features of the version after it."""
+"""The first update has two rewards: from a single one, rounding decides the features of the version after it."""
 SPARSE = SparseRows.of(columns=40, nonzeros=2).settings
 BLOCKS = ArmBlocks(3, Affine.identity(DIM, constant=True), "hybrid")
 Make = Callable[..., Policy]

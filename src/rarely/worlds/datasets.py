@@ -60,11 +60,11 @@ class Dataset:
     """Bytes of the file."""
     sha256: str
     label: int
-    """The class's column."""
+    """The column of the class."""
     counts: tuple[tuple[str, int], ...]
     """Rows of each class, among those that are read."""
     urls: tuple[str, ...]
-    """Where to fetch it, in this order; a `.zip` holds the file as a member, a `.gz` is the file itself, packed."""
+    """Addresses to fetch it from, in this order; a `.zip` holds the file as a member, a `.gz` is the file, packed."""
     source: str
     """Whom to cite, and the licence."""
     delimiter: str = ","

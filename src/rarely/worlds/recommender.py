@@ -30,14 +30,11 @@ HOURS_A_DAY = 24.0
 
 
 class Tastes(NamedTuple):
-    """What a seed decides once, and no policy sees."""
+    """What a seed decides once, and no policy sees: M, w, and the seed of the articles."""
 
     tastes: Array
-    """(20, 8): M."""
     popularity: Array
-    """(8,): w."""
     articles: int
-    """The seed of the articles."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +50,19 @@ class Day:
     """
 
     users: Array
-    """(n, u): the numbers of each visitor."""
+    """The numbers of each visitor, (n, u)."""
     names: tuple[str, ...]
-    """(K,): the live articles, oldest first; an article keeps its name while it lives."""
+    """The names of the live articles, (K,), oldest first; an article keeps its name while it lives."""
     features: Array
-    """(K, a): their numbers."""
+    """The numbers of each article, (K, a)."""
     means: Array
-    """(n, K): the probability of a click on each."""
+    """The probability of a click on each article, (n, K)."""
     clicks: Array
-    """(n, K): 1 where the visitor would click, else 0."""
+    """1 where the visitor would click, else 0, (n, K)."""
     hours: Array
-    """(n,): when each visit takes place, in hours since the first day began."""
+    """The time of each visit, (n,), in hours since the first day began."""
     arrivals: Array
-    """(n,): when its reward arrives, in the same hours; NaN where it never is."""
+    """The time at which its reward arrives, (n,), in the same hours; NaN where it never is."""
 
     def __len__(self) -> int:
         return len(self.users)

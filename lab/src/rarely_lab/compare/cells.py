@@ -33,7 +33,7 @@ Named = TypeVar("Named", Problem, Entry)
 
 @dataclass(frozen=True)
 class Cell(runs.Cell):
-    """One policy on one run of one problem with one budget.
+    """One policy on one run of one problem with one budget; problem and policy have the names that were asked for.
 
     >>> Cell("cosine", "linucb@fixed", 20, seed=3, rounds=1000).id
     'cosine/linucb@fixed/B20/seed3'
@@ -42,11 +42,9 @@ class Cell(runs.Cell):
     record_type: ClassVar[type[Record]] = Record
 
     problem: str
-    """As it is asked for: a name, or a CSV file."""
     policy: str
-    """Likewise: a name, or `NAME=module:factory`."""
     batches: int | None
-    """B; None is T."""
+    """The budget B; None is T."""
     seed: int
     rounds: int
     label: str | None = None

@@ -37,9 +37,9 @@ from rarely_lab.compare.problems import find_problem
 from rarely_lab.engine.play import play
 
 ROUNDS, BATCHES = 40, 3
-"""So that the first update has two rewards: from a single one, rounding decides too much."""
+"""The first update has two rewards: from a single one, rounding decides too much."""
 PROBLEMS = ("cosine", "wheel", "two-sided+delay", "cosine+drift")
-"""With rows in blocks, with late rewards and with drift."""
+"""Problems with rows in blocks, with late rewards and with drift."""
 OF_MODEL = {
     "default": "default",
     "greedy": "default",

@@ -30,13 +30,12 @@ DESIGN_STEPS, DESIGN_PRECISION = 50, 1e-3
 
 
 class Version(NamedTuple):
-    """What an update has learned from the rewards that it revealed."""
+    """What an update has learned from the rewards that it revealed: θ_b and V_b⁻¹."""
 
     coefficients: Array
     inverse: Array
-    """V_b⁻¹."""
     deviation: float
-    """Of a reward from the estimate without it: the root of the mean of ((r − θᵀx)/(1 − ‖x‖²))²."""
+    """How far a reward is from the estimate without it: the root of the mean of ((r − θᵀx)/(1 − ‖x‖²))²."""
 
     @classmethod
     def of(cls, rows: Array, rewards: Array) -> Version:

@@ -43,10 +43,9 @@ class NothingToCompare(RarelyError):
 
 
 class Written(NamedTuple):
-    """A written leaderboard."""
+    """A written leaderboard: its HTML file, what it shows, and files that it leaves out."""
 
     path: Path
-    """The HTML file."""
     board: Leaderboard
     refused: list[Refusal]
 

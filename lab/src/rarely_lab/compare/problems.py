@@ -30,9 +30,9 @@ FAMILIES = (*WORLD_SETS, "own", "drift", "delay")
 Variant = Literal["", "drift", "delay"]
 VARIANTS: tuple[Variant, ...] = ("", "drift", "delay")
 OTHER = 2**31
-"""Added to a seed for another run of the same world: no run that is compared has such a seed."""
+"""This is added to a seed for another run of the same world: no run that is compared has such a seed."""
 MEAN_DELAY = 1 / 20
-"""In horizons."""
+"""The mean delay of a reward in horizons."""
 
 
 def drifted(world: World, seed: int, count: int, *, blocks: bool) -> Rounds:

@@ -62,7 +62,7 @@ class Result:
     record: Record | None
     error: str = ""
     seconds: float = 0.0
-    """By the clock, for the whole cell."""
+    """The clock's seconds for the whole cell."""
 
 
 def play_cell(cell: Cell) -> Result:

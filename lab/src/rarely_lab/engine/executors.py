@@ -55,7 +55,7 @@ class RayExecutor:
     jobs: int | None = None
     """Cells played at a time; None: one for each core that there is."""
     address: str | None = None
-    """Of a cluster: `auto`, `host:port` or `ray://host:port`; None: a Ray that starts and ends with the run."""
+    """A cluster, as `auto`, `host:port` or `ray://host:port`; None: a Ray that starts and ends with the run."""
 
     def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
         if not cells:

@@ -141,16 +141,13 @@ class Record:
 
 
 class PolicyRecord(Record):
-    """The record of a policy's run in a world."""
+    """The record of a policy's run of T rounds in a world, with its total pseudo-regret and its machine."""
 
     problem = Stored(str, "asked", "problem", "name")
     seed = Stored(int, "asked", "seed")
     rounds = Stored(int, "asked", "rounds")
-    """T."""
     regret = Stored(float, "regret")
-    """Total pseudo-regret."""
     machine = Stored(str, "environment", "machine")
-    """Where it was played."""
 
     @property
     def seconds(self) -> float:

@@ -23,7 +23,7 @@ from rarely_lab.engine.record import MixedRecords, Record, Refusal, check_id, id
 
 SUFFIX = ".json.gz"
 COMPRESSION = 4
-"""Of gzip: its best takes four times as long for a tenth fewer bytes."""
+"""Gzip's level: the best takes four times as long for a tenth fewer bytes."""
 ASIDE = ".refused"
 """The suffix of a refused record once its cell is played again."""
 

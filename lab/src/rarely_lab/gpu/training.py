@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
     reasons: list[str]
     """Why a training is refused; "" where it is accepted."""
     direction: Theta
-    """Where the next estimate of the curvature starts; zeros where Φ is 0."""
+    """The start of the next estimate of the curvature; zeros where Φ is 0."""
 
 
 def train(
@@ -212,18 +212,18 @@ def _by_kernel(samples: Samples, start: Theta, step: Tensor, steps: int, ridge: 
 
 
 class Entries(NamedTuple):
-    """Samples as a row that all of a replica share, and the entries in which each differs from it."""
+    """Samples as a row that all of a replica share, and the entries in which each differs from it.
+
+    base                   (R, d)  the shared row
+    by_row, by_column      (E, 2)  column, or sample, and bits of the float32 difference, by replica and row or column
+    row_ends, column_ends  (R, N), (R, d)  where the entries of each sample, or column, end
+    """
 
     base: Tensor
-    """(R, d)."""
     by_row: Tensor
-    """(E, 2), int32: column and bits of the float32 difference, ordered by replica and sample."""
     row_ends: Tensor
-    """(R, N): where the entries of each sample end."""
     by_column: Tensor
-    """(E, 2): sample and difference, ordered by replica and column."""
     column_ends: Tensor
-    """(R, d)."""
 
 
 def entries_of(samples: Samples) -> Entries | None:

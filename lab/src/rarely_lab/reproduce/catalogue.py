@@ -62,7 +62,7 @@ QUICK_CONFIGURATIONS = {
     "determinant rule": Configuration("adaptive", batches=_BATCHES, log_ratio=60.0),
     "default": Configuration("default", batches=_BATCHES),
 }
-"""By the names that a page shows, in its order."""
+"""The policies of the quick page by the names that it shows, in its order."""
 
 
 def configurations(problem: Problem) -> Iterator[Configuration]:

@@ -30,7 +30,7 @@ from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.golden import FAMILIES, family_of
 
 CURVE_POINTS = 40
-"""Of a curve that figures show."""
+"""Points of a curve that figures show."""
 LOG_DETS = 200
 """Values of log det on record, about."""
 PER_VIEW = ("dim", "view", "constant", "context_scale")

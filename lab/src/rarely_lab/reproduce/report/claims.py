@@ -49,7 +49,7 @@ VERY_CLOSE, ALIKE = 1.5, 0.1
 MAX_REPEATS, MIN_RUNS = 10, 10
 """How many times as many runs `runs_to_decide` considers, and how many it needs to say anything."""
 PRINTED_ROUNDS = 2000
-"""The paper's T."""
+"""The paper's number of rounds T."""
 NO_RUNS = Sample(())
 GROWTH_PROBLEM = "growth"
 """What the claim about several lengths is judged on."""
@@ -62,7 +62,7 @@ class Measured:
     what: str
     needs: str
     sample: Sample = NO_RUNS
-    """Without values if a configuration was not run."""
+    """The runs that were measured; none if a configuration was not run."""
     low: float = -math.inf
     high: float = math.inf
     strict: bool = False
@@ -430,7 +430,7 @@ class Judged:
     """A figure is not applicable."""
     checks: list[Decided]
     runs_to_decide: float = math.nan
-    """For an inconclusive claim, with how many runs the chances are even: ∞ for a tie, NaN if unknown."""
+    """The runs with which the chances of an inconclusive claim are even: ∞ for a tie, NaN if unknown."""
 
     @property
     def counted(self) -> list[Decided]:

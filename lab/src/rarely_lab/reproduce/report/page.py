@@ -43,13 +43,11 @@ class NothingToReport(RarelyError):
 
 
 class Report(NamedTuple):
-    """A written report, and the records that it rests on."""
+    """A written report: its HTML file, the claims that it judges, and files that it leaves out."""
 
     path: Path
-    """The HTML file."""
     judged: list[Judged]
     refused: list[Refusal]
-    """Files that are not records, or were changed; the report leaves them out."""
 
 
 def write_report(

@@ -142,7 +142,7 @@ _EVERY = {
 }
 OVERALL, SCALING = _EVERY["overall-1"], _EVERY["theory-1"]
 CLAIMS = {base: [claim for name, claim in _EVERY.items() if name.startswith(f"{base}-")] for base in PAPER}
-"""By the problem that they are about; `OVERALL` is about all of them, `SCALING` about the five lengths."""
+"""Claims by the problem that they are about; `OVERALL` is about all of them, `SCALING` about the five lengths."""
 
 
 def judge(comparisons: Iterable[Comparison]) -> list[Judged]:

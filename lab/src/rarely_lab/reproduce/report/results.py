@@ -35,14 +35,13 @@ where = attrgetter("machine", "form")
 
 @dataclass(frozen=True)
 class Series:
-    """All runs of one configuration."""
+    """All runs of one configuration, by seed."""
 
     name: str
     label: str
     kind: Kind
     configuration: Configuration
     runs: dict[int, Record]
-    """By seed."""
 
     @property
     def regrets(self) -> list[float]:
@@ -205,12 +204,11 @@ def _linear(kind: Kind, runs: dict[Configuration, dict[int, Record]]) -> list[Se
 
 @dataclass(frozen=True)
 class Growth:
-    """How one scheme grows with T: samples of slopes, one for each run."""
+    """How one scheme, whose series are by T, grows with T: samples of slopes, one for each run."""
 
     label: str
     kind: Kind
     series: dict[int, Series]
-    """By T."""
     regret: Sample
     """The exponent a of regret ∝ Tᵃ."""
     versions: Sample
