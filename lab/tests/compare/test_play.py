@@ -3,10 +3,10 @@ import pytest
 
 from rarely import FixedGrid, LinUCB
 from rarely.worlds import Cosine
-from rarely.worlds.gallery import GALLERY, Wheel
+from rarely.worlds.gallery import Wheel
 from rarely_lab.compare import Contestant, find_problem
 from rarely_lab.compare.policies import POLICIES, LibraryContestant
-from rarely_lab.compare.problems import OTHER, delays, drifted
+from rarely_lab.compare.problems import OTHER
 from rarely_lab.engine.play import WrongContestant, play, play_policy
 
 
@@ -78,9 +78,10 @@ def test_a_policy_of_the_library_plays_as_everywhere_else():
     assert here.updates == [10, 20, 30, 40, 50]
 
 
-@pytest.mark.parametrize("world", [Cosine(), GALLERY["needle"], GALLERY["rare-reward"]])
-def test_a_drifting_world_becomes_one_of_another_seed(world):
-    rounds, before, after = (drifted(world, 1, 200, blocks=False), world.rounds(1, 200), world.rounds(1 + OTHER, 200))
+@pytest.mark.parametrize("name", ["cosine", "needle", "rare-reward"])
+def test_a_drifting_world_becomes_one_of_another_seed(name):
+    problem, world = find_problem(f"{name}+drift"), find_problem(name).world
+    rounds, before, after = problem.rounds(1, 200), world.rounds(1, 200), world.rounds(1 + OTHER, 200)
     old = np.array([np.array_equal(a, b) for a, b in zip(rounds.means, before.means, strict=True)])
     new = np.array([np.array_equal(a, b) for a, b in zip(rounds.means, after.means, strict=True)])
     assert (old | new).all()
@@ -91,16 +92,17 @@ def test_a_drifting_world_becomes_one_of_another_seed(world):
 
 
 def test_in_a_drifting_world_of_blocks_each_arm_pays_what_its_neighbour_paid():
-    rounds, after = drifted(Wheel(), 1, 100, blocks=True), Wheel().rounds(1 + OTHER, 100)
+    rounds, after = find_problem("wheel+drift").rounds(1, 100), Wheel().rounds(1 + OTHER, 100)
     assert np.array_equal(rounds.means[75:], np.roll(after.means[75:], 1, axis=1))
     assert np.array_equal(rounds.contexts[75:], after.contexts[75:])
 
 
 def test_delays_are_a_twentieth_of_the_run_in_the_mean():
-    late = delays(0, 2000)
+    problem = find_problem("cosine+delay")
+    late = problem.delays(0, 2000)
     assert late.min() >= 1
     assert 80 < late.mean() < 120
-    assert delays(0, 10).tolist() == [1] * 10
+    assert problem.delays(0, 10).tolist() == [1] * 10
 
 
 class Singly:

@@ -18,7 +18,7 @@ import math
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
@@ -157,20 +157,12 @@ def _versions() -> list[str]:
     return [python, info.numpy, info.machine, info.form, info.blas.name, info.blas.version, info.blas.kernel]
 
 
-class Families(Mapping[str, Family]):
+class Families(dict[str, Family]):
     """The families of a module, with what they were in earlier releases in the file `golden.json` beside it."""
 
     def __init__(self, path: Path, *families: Family) -> None:
-        self.path, self._families = path, {family.name: family for family in families}
-
-    def __getitem__(self, name: str) -> Family:
-        return self._families[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._families)
-
-    def __len__(self) -> int:
-        return len(self._families)
+        super().__init__({family.name: family for family in families})
+        self.path = path
 
     @cached_property
     def releases(self) -> dict[str, Any]:

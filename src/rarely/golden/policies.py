@@ -147,7 +147,6 @@ def _crowd(kind: Make, *, operations: int = 400_000, **settings: Any) -> Callabl
 
 
 def _network(kind: Make, **settings: Any) -> Lives:
-    """Return the lives that every network has."""
     settings = {"hidden": 8} | settings
     return {
         "grid": _life(kind, FixedGrid(ROUNDS, 3), **settings),
@@ -160,7 +159,6 @@ def _network(kind: Make, **settings: Any) -> Lives:
 
 
 def _default() -> Lives:
-    """Return the lives of the policy that tunes itself."""
     kind, grid = BatchNeuralUCB, FixedGrid(ROUNDS, 3)
     small: Settings = {"hidden": 8}
     shared, turning = partial(_returning_arms, shared=True), partial(curved_rounds, count=160, turns=True)
@@ -285,7 +283,6 @@ class Line:
 
 
 def _seeded(family: str, lives: Callable[[], Lives]) -> dict[str, Life]:
-    """Return the lives of a family, each with its seed."""
     seeds = SEEDS.get(family, {})
     return {name: partial(life, seeds.get(name, 0)) for name, life in lives().items()}
 

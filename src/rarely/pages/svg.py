@@ -107,7 +107,6 @@ class Chart:
         self.marks.append(f'<polyline points="{points}" class="line" style="stroke:{_colour(series)}{dash}"/>')
 
     def point(self, x: float, y: float, series: int = 0) -> None:
-        """Draw a dot."""
         at = f'cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="3.5"'
         self.marks.append(f'<circle {at} style="fill:{_colour(series)}"/>')
 

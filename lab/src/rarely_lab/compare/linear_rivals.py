@@ -61,7 +61,6 @@ class LinearContestant(AtEnds, ABC):
         """Learn from new rewards, (n,), and their contexts, (n, d)."""
 
     def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        """Keep the reward for the update that follows."""
         self._rows.append(self._scale(contexts)[arm])
         self._rewards.append(reward)
 
@@ -117,7 +116,6 @@ class LinearElimination(LinearContestant):
         return [int(arm) for arm in arms]
 
     def select(self, contexts: Array) -> int:
-        """Return one of the arms that are left."""
         self.round += 1
         x = self._scale(contexts)
         arms = self.left(x)

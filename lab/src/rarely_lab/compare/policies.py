@@ -153,7 +153,6 @@ SCHEDULES = (*GRIDS, "trigger")
 
 
 def _under(model: str, name: str, task: Task) -> LibraryContestant:
-    """Return a model under a schedule."""
     if task.sequential:  # with B = T all schedules are the same
         schedule: Schedule = EveryRound()
     elif name in GRIDS:
@@ -210,7 +209,6 @@ class VowpalContestant(AtEnds):
         self._waiting.append(lines)
 
     def update(self) -> None:
-        """Learn from each new example once."""
         super().update()
         for lines in self._waiting:
             self._workspace.learn(lines)
@@ -270,16 +268,15 @@ class Entry:
     """What must be installed."""
 
 
-def _named(model: str, schedule: str) -> str:
-    """Return the name of a model on a schedule."""
-    return model if schedule == "paced" else f"{model}@{schedule}"
-
-
 POLICIES: dict[str, Entry] = {
     entry.name: entry
     for entry in (
         Entry("uniform", UniformContestant, "uniform"),
-        *(Entry(_named(model, on), partial(_under, model, on), model) for model in MODELS for on in SCHEDULES),
+        *(
+            Entry(f"{model}@{on}".removesuffix("@paced"), partial(_under, model, on), model)
+            for model in MODELS
+            for on in SCHEDULES
+        ),
         *(Entry(name, partial(_under, name, "paced"), name) for name in PAIRS),
         *(Entry(name, make, name, package=package) for name, (make, package) in ADAPTERS.items()),
     )

@@ -35,27 +35,6 @@ MEAN_DELAY = 1 / 20
 """The mean delay of a reward in horizons."""
 
 
-def drifted(world: World, seed: int, count: int, *, blocks: bool) -> Rounds:
-    """Return the rounds of a run whose world turns into another."""
-    before, after = world.rounds(seed, count), world.rounds(seed + OTHER, count)
-    means, rewards = after.means, after.rewards
-    if blocks:
-        means, rewards = np.roll(means, 1, axis=1), np.roll(rewards, 1, axis=1)
-    share = np.clip(2 * np.arange(1, count + 1) / count - 0.5, 0, 1)
-    new = np.random.default_rng((seed, 0, 3)).random(count) < share
-    return Rounds(
-        np.where(new[:, None, None], after.contexts, before.contexts),
-        np.where(new[:, None], means, before.means),
-        np.where(new[:, None], rewards, before.rewards),
-    )
-
-
-def delays(seed: int, count: int) -> IntArray:
-    """Return how many rounds late each reward arrives, (T,)."""
-    chance = min(1.0, 1 / (MEAN_DELAY * count))
-    return np.asarray(np.random.default_rng((seed, 0, 4)).geometric(chance, count))
-
-
 @dataclass(frozen=True)
 class Problem:
     """A world with a name, and perhaps a variant.
@@ -87,14 +66,26 @@ class Problem:
         return min(rounds, self.world.horizon or rounds)
 
     def rounds(self, seed: int, count: int) -> Rounds:
-        """Return the rounds of one run."""
-        if self.variant == "drift":
-            return drifted(self.world, seed, count, blocks=self.blocks)
-        return self.world.rounds(seed, count)
+        """Return the rounds of one run; in the variant drift, of one whose world turns into another."""
+        before = self.world.rounds(seed, count)
+        if self.variant != "drift":
+            return before
+        after = self.world.rounds(seed + OTHER, count)
+        means, rewards = (np.roll(each, int(self.blocks), axis=1) for each in (after.means, after.rewards))
+        share = np.clip(2 * np.arange(1, count + 1) / count - 0.5, 0, 1)
+        new = np.random.default_rng((seed, 0, 3)).random(count) < share
+        return Rounds(
+            np.where(new[:, None, None], after.contexts, before.contexts),
+            np.where(new[:, None], means, before.means),
+            np.where(new[:, None], rewards, before.rewards),
+        )
 
     def delays(self, seed: int, count: int) -> IntArray | None:
-        """Return how late the rewards of one run arrive; None where they arrive at once."""
-        return delays(seed, count) if self.variant == "delay" else None
+        """Return how many rounds late the rewards of one run arrive, (T,); None where they arrive at once."""
+        if self.variant != "delay":
+            return None
+        chance = min(1.0, 1 / (MEAN_DELAY * count))
+        return np.asarray(np.random.default_rng((seed, 0, 4)).geometric(chance, count))
 
     def task(self, rounds: int, batches: int, seed: int) -> Task:
         """Return what a policy is asked to do."""

@@ -97,14 +97,10 @@ class Record(PolicyRecord):
     family = Stored(str, "family")
     """The variant, or the set that the problem belongs to."""
     policy = Stored(str, "asked", "policy", "name")
+    batches = Stored[int | None](lambda batches: batches, "asked", "batches")
+    """The budget B; None is T."""
     uniform = Stored(float, "uniform")
     """The expected regret of uniform play on the same rounds."""
-
-    @property
-    def batches(self) -> int | None:
-        """B; None is T."""
-        batches: int | None = self.asked["batches"]
-        return batches
 
 
 Store = partial(store.Store[Record], record_type=Record)

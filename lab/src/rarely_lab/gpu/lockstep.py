@@ -107,7 +107,6 @@ class Lockstep:
         return torch.tensor(values, device=self.device)
 
     def play(self) -> list[NetworkReplica]:
-        """Play all rounds of all replicas."""
         while True:
             start = time.perf_counter()
             playing = [i for i, r in enumerate(self.replicas) if r.done < self.horizon and not r.clock.due]

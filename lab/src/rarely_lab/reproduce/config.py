@@ -134,7 +134,6 @@ class Setup:
 
     @property
     def id(self) -> str:
-        """The readable name."""
         return f"{self.problem.name}/{self.reading}/{self.configuration.id}/seed{self.seed}"
 
     def world(self) -> World:

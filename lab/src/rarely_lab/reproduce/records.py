@@ -94,7 +94,6 @@ class Record(PolicyRecord):
 
     @property
     def series(self) -> str:
-        """Its problem and reading."""
         return "/".join(self.id.split("/")[:2])
 
     @property
