@@ -92,7 +92,7 @@ class Logged:
         for plain, escaped in reversed(ESCAPES):
             packed = packed.replace(escaped, plain)
         absent, stats = tuple(fields.pop("absent")), tuple(fields.pop("stats"))
-        thoughts = {name: float(fields.pop(name)) for name in ("probability", "mean", "bonus")}
+        thoughts: dict[str, Any] = {name: float(fields.pop(name)) for name in ("probability", "mean", "bonus")}
         contexts = np.frombuffer(packed, "<f8").reshape(fields["arms"] - len(absent), -1)
         decision = cls(**fields, **thoughts, absent=absent, stats=stats, contexts=contexts)
         names, counts = (decision.id, decision.policy, decision.origin), (decision.version, decision.before)
