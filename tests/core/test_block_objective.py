@@ -70,7 +70,7 @@ def both(form, groups, shared, unused, half, depth, ridge, skip, dtype, seed, bi
     contexts = blocks_of(rng, groups, shared, unused)
     net = Network(contexts.shape[1], 2 * half, depth, biases, skip=skip)
     data = net, net.initial_weights(rng), contexts, rng.normal(size=len(contexts)), ridge, dtype
-    return form(*data, a_pattern(contexts)), Objective(*data)
+    return form(*data, pattern=a_pattern(contexts)), Objective(*data)
 
 
 def assert_close(ours, theirs, dtype):
@@ -192,7 +192,7 @@ def test_all_contexts_0_are_one_group_without_columns():
     pattern = pattern_of(data[2])
     assert pattern.products == 0
     for form in (BlockObjective, *([CompiledBlockObjective] if native.available() else [])):
-        assert_the_same_descents(form(*data, pattern), Objective(*data), np.random.default_rng(1), 3)
+        assert_the_same_descents(form(*data, pattern=pattern), Objective(*data), np.random.default_rng(1), 3)
 
 
 def arms_and_rewards(samples=1200, arms=8, width=6):

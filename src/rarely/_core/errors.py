@@ -165,8 +165,8 @@ Kind = TypeVar("Kind", bound=type)
 def check_choice(name: str, value: Any, choices: Any) -> None:
     """Raise InvalidInput unless the value is one of a Literal's."""
     if not isinstance(value, str) or value not in get_args(choices):
-        known, meant = ", ".join(map(repr, get_args(choices))), nearest(value, get_args(choices))
-        raise InvalidInput(f"{name} must be one of {known}; got {shown(value)}. {meant}".rstrip())
+        names, meant = ", ".join(map(repr, get_args(choices))), nearest(value, get_args(choices))
+        raise InvalidInput(f"{name} must be one of {names}; got {shown(value)}. {meant}".rstrip())
 
 
 def check_whole(
@@ -256,17 +256,17 @@ def named_arguments(kind: Kind, read: Callable[[str, Any], Any] | None = None) -
     return kind
 
 
-def check_names(owner: str, given: Iterable[str], known: Collection[str]) -> None:
+def check_names(owner: str, names: Iterable[str], allowed: Collection[str]) -> None:
     """Raise InvalidInput for the first argument that its owner does not have."""
-    for name in given:
-        if name not in known:
-            has = f"It has {', '.join(sorted(known)) or 'none'}."
-            raise InvalidInput(f"unknown argument {name!r} for {owner}. {nearest(name, known)}{has}")
+    for name in names:
+        if name not in allowed:
+            has = f"It has {', '.join(sorted(allowed)) or 'none'}."
+            raise InvalidInput(f"unknown argument {name!r} for {owner}. {nearest(name, allowed)}{has}")
 
 
-def nearest(word: Any, known: Collection[str]) -> str:
+def nearest(word: Any, words: Collection[str]) -> str:
     """Return the question whether a known word was meant, or nothing where none is near."""
-    near = difflib.get_close_matches(word, known, 1, 0.7) if isinstance(word, str) else []
+    near = difflib.get_close_matches(word, words, 1, 0.7) if isinstance(word, str) else []
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
@@ -275,8 +275,8 @@ def _argument_names(kind: type) -> set[str]:
     names: set[str] = set()
     for base in kind.__mro__:
         if "__init__" in vars(base):
-            given = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
-            names |= {argument.name for argument in given if argument.kind is not argument.VAR_KEYWORD}
-            if all(argument.kind is not argument.VAR_KEYWORD for argument in given):
+            arguments = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+            names |= {argument.name for argument in arguments if argument.kind is not argument.VAR_KEYWORD}
+            if all(argument.kind is not argument.VAR_KEYWORD for argument in arguments):
                 break
     return names

@@ -42,8 +42,6 @@ from rarely._core.types import Array
 
 NEVER = 2**62
 """A round that no policy reaches: no update is in sight."""
-
-
 SCHEDULES: Registry[Schedule] = Registry("a schedule", InvalidSchedule)
 """Every schedule by its name, the package's and the user's."""
 
@@ -338,13 +336,13 @@ class AtRounds(_Grid):
 
     def __post_init__(self) -> None:
         try:
-            given = list(self.rounds)
+            listed = list(self.rounds)
         except TypeError:
             came = shown(self.rounds)
             raise InvalidSchedule(f"AtRounds.rounds must be a list of rounds; got {came}. Use AtRounds([5]).") from None
-        for number in given:
+        for number in listed:
             check_whole("each of AtRounds.rounds", number, 1, InvalidSchedule)
-        points = tuple(int(number) for number in given)
+        points = tuple(int(number) for number in listed)
         if list(points) != sorted(set(points)):
             raise InvalidSchedule(f"AtRounds.rounds must rise, without repetition; got {points}.")
         for name, value in (("rounds", points), ("points", points), ("batches", len(points) + 1), ("horizon", None)):
@@ -549,8 +547,8 @@ class DeterminantTrigger(Schedule):
             raise InvalidSchedule(f"{wrong}\nFor a new batch at every round use EveryRound().")
 
     def rescued(self) -> Schedule:
-        known = self.horizon is not None and self.batches is not None and math.isfinite(self.log_ratio)
-        return FirstBatch(self) if known else self
+        foreseeable = self.horizon is not None and self.batches is not None and math.isfinite(self.log_ratio)
+        return FirstBatch(self) if foreseeable else self
 
     def first_due(self, round: int, growth: Array) -> int | None:
         if self.horizon is not None:

@@ -120,13 +120,13 @@ class Decision:
         """
         if not self.single:
             return [described for i in range(len(self)) if isinstance(described := self[i].describe(), dict)]
-        found = {name: getattr(self, name) for name in ("id", "round", "version", "arm", "propensity")}
-        found["source"] = str(self.source)
+        fields = {name: getattr(self, name) for name in ("id", "round", "version", "arm", "propensity")}
+        fields["source"] = str(self.source)
         if self.held_out is not None:
-            found["held_out"] = bool(self.held_out)
+            fields["held_out"] = bool(self.held_out)
         numbers = {"means": self.means, "bonuses": self.bonuses, "probabilities": self.probabilities}
         # JSON has no NaN, which stands for an absent arm.
-        return found | {name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()}
+        return fields | {name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()}
 
     def __repr__(self) -> str:
         if not self.single:

@@ -41,7 +41,7 @@ class VersionStats:
     """√(φᵀZ⁻¹φ) of the arms that the version before chose, and of the least known arms that it was offered."""
     least_known: float | None = None
     first_least_known: float | None = None
-    """The same in the first batch, before anything was learned."""
+    """That of the least known arms in the first batch, before anything was learned."""
     disjoint: bool = False
     """Whether the arms offered to the version before share no column: none says anything about another."""
     arms: float = 0.0
@@ -77,8 +77,8 @@ class TheoremRadius(OfKind):
 
     def __post_init__(self) -> None:
         if not 0 < as_number(self.delta) < 1:
-            came = shown(self.delta)
-            raise InvalidInput(f"TheoremRadius.delta must be a probability strictly between 0 and 1; got {came}.")
+            delta = shown(self.delta)
+            raise InvalidInput(f"TheoremRadius.delta must be a probability strictly between 0 and 1; got {delta}.")
         for name in ("nu", "S", "C1", "C3"):
             check_not_negative(f"TheoremRadius.{name}", getattr(self, name))
 
@@ -104,9 +104,9 @@ FEW_ARMS = 9
 MOST = 2.0
 """The largest part of the noise that β is."""
 UNTRIED_ROUNDS = 6
-"""Arms are untried while no more is known about them than from fewer rounds than this, …"""
+"""Arms are untried only while no more is known about them than from fewer rounds than this."""
 UNTRIED_PART = 0.25
-"""… and while their √v is a greater part than this of the √v that the least known arms began with."""
+"""Arms are untried only while their √v is a greater part than this of what the least known arms began with."""
 
 
 @named_arguments

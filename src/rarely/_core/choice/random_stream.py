@@ -13,8 +13,6 @@ from rarely._core.types import Array
 Seed = int | np.random.Generator | dict[str, Any] | None
 """A whole number, a generator, a generator's saved state, or None for a seed from the operating system."""
 _BITS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-
-
 LARGEST_SEED = 2**4096
 """Python writes no whole number of many more digits."""
 

@@ -196,18 +196,18 @@ class GrowingCholesky:
     def __len__(self) -> int:
         return self._size
 
-    def solve(self, rhs: Array, rows: int, known: Array | None = None, *, overwrite: bool = False) -> Array:
+    def solve(self, rhs: Array, rows: int, beginning: Array | None = None, *, overwrite: bool = False) -> Array:
         """Return L⁻¹ rhs for the leading block of that many rows.
 
-        `known` is the solution's beginning, whole panels of it; rhs is then what follows. With `overwrite`, rhs was
+        `beginning` has the solution's first rows, whole panels; rhs is then what follows. With `overwrite`, rhs was
         made by `linalg.room` and may become the solution.
         """
         if rhs.shape[1] and linalg.compiled(rhs.shape[1]):
-            return linalg.solve(self._panels, rhs, rows, known, overwrite=overwrite)
-        done, panels = 0 if known is None else len(known), self._panels
+            return linalg.solve(self._panels, rhs, rows, beginning, overwrite=overwrite)
+        done, panels = 0 if beginning is None else len(beginning), self._panels
         out = np.empty((rows, rhs.shape[1]))
-        if known is not None:
-            out[:done] = known
+        if beginning is not None:
+            out[:done] = beginning
         for start in range(done, rows, PANEL):
             i, count = start // PANEL, min(PANEL, rows - start)
             here = rhs[start - done : start - done + count]
@@ -216,12 +216,12 @@ class GrowingCholesky:
             np.matmul(panels.inverse[i][:count, :count], here, out=out[start : start + count])
         return out
 
-    def border(self, cross: Array, corner: Array, known: Array | None = None) -> Array:
+    def border(self, cross: Array, corner: Array, beginning: Array | None = None) -> Array:
         """Return the n new rows of L, (n, t + n), for A bordered by cross (t, n) and corner (n, n).
 
-        Where L⁻¹ cross is `known` in its first rows, cross is what follows them.
+        Where the `beginning` of L⁻¹ cross is known, cross is what follows.
         """
-        above, left = self._bordered(cross, corner, known)
+        above, left = self._bordered(cross, corner, beginning)
         factor, jitters = cholesky(left, corner.diagonal())
         self.jitters += jitters
         return _joined(above, factor)
@@ -232,11 +232,11 @@ class GrowingCholesky:
         factor = definite(left, corner.diagonal(), least)
         return None if factor is None else _joined(above, factor)
 
-    def _bordered(self, cross: Array, corner: Array, known: Array | None = None) -> tuple[Array, Array]:
+    def _bordered(self, cross: Array, corner: Array, beginning: Array | None = None) -> tuple[Array, Array]:
         """Return the new rows left of the diagonal, as columns, and what they leave of the corner."""
         if not self._size:
             return cross[:0], corner
-        above = self.solve(cross, self._size, known)
+        above = self.solve(cross, self._size, beginning)
         return above, corner - linalg.product(above.T, above.T)
 
     def append(self, rows: Array) -> None:

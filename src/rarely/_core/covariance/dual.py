@@ -98,9 +98,9 @@ class Dual(Covariance):
         self.limit.check_rounds(self.kind, self.rounds + len(factors))
         corner = self._gram(factors, factors)
         corner.flat[:: len(factors) + 1] += self.ridge
-        known = None if chosen.solved is None else whole_panels(chosen.solved)
-        done = 0 if known is None else len(known)
-        rows = self._factor.border(self._gram(self.past.part(done, self.rounds), factors), corner, known)
+        beginning = None if chosen.solved is None else whole_panels(chosen.solved)
+        done = 0 if beginning is None else len(beginning)
+        rows = self._factor.border(self._gram(self.past.part(done, self.rounds), factors), corner, beginning)
         growth = 2 * np.log(rows.diagonal(self.rounds)) - np.log(self.ridge)
         return Proposal(factors, self.log_det + growth.cumsum(), rows)
 

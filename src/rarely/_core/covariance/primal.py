@@ -102,12 +102,12 @@ class Primal(Covariance):
         variances = np.einsum("ij,ij->j", solved, solved)
         if running and len(self._pending):
             # (Z + ΦᵀΦ)⁻¹ = Z⁻¹ − Z⁻¹Φᵀ(I + YYᵀ)⁻¹ΦZ⁻¹
-            known = self._factor.solve(product(self._solved.view, solved.T), len(self._pending))
-            left = variances - np.einsum("ij,ij->j", known, known)
+            below = self._factor.solve(product(self._solved.view, solved.T), len(self._pending))
+            left = variances - np.einsum("ij,ij->j", below, below)
             if np.count_nonzero(left < CANCELLED * variances):
                 self._absorb()
                 return self.measure(factors, running=True)
-            return Candidates(factors, left, np.vstack((solved, known)), variances)
+            return Candidates(factors, left, np.vstack((solved, below)), variances)
         return Candidates(factors, variances, solved)
 
     def cross(self, one: Candidates, others: Candidates) -> Array:

@@ -271,11 +271,11 @@ class ArmBlocks:
         """Return contexts of every arm: (r,) → (K, dim), or (n, r) → (n, K, dim); features are (K, f) or (n, K, f)."""
         check_columns("rows", rows, self.columns)
         check_columns("features", features, self.feature_columns)
-        given = read_numbers(rows, "rows")
-        read = _read(given, self.rows.dim)
-        own_features = self._read_features(features, None if given.ndim == 1 else len(read))
+        numbers = read_numbers(rows, "rows")
+        read = _read(numbers, self.rows.dim)
+        own_features = self._read_features(features, None if numbers.ndim == 1 else len(read))
         out = self._content(read, own_features) if self.arms is None else self._placed(read, own_features)
-        return out[0] if given.ndim == 1 else out
+        return out[0] if numbers.ndim == 1 else out
 
     def _content(self, rows: Array, features: Array) -> Array:
         """Return [row, features] of every arm, (n, K, dim), not scaled."""
@@ -319,8 +319,8 @@ class ArmBlocks:
         if array is None or not self._fits(array.shape, rounds):
             each = f"({'K' if self.arms is None else self.arms}, {self.features.dim})"
             wanted = each if rounds is None else f"{each} or ({rounds}, {each[1:]}"
-            came = "none" if array is None else f"shape {array.shape}"
-            raise errors.InvalidContexts(f"features of the arms must have shape {wanted}; got {came}.")
+            got = "none" if array is None else f"shape {array.shape}"
+            raise errors.InvalidContexts(f"features of the arms must have shape {wanted}; got {got}.")
         _check_finite(array, "features")
         return array
 

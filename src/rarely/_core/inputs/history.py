@@ -137,12 +137,12 @@ class KeptRows:
 
     def positions(self, rows: IntArray) -> tuple[IntArray, BoolArray]:
         """Return positions of rows, and which are kept; the position of one that is not kept is meaningless."""
-        positions, found = rows - self.dropped, rows >= self.start
+        positions, kept = rows - self.dropped, rows >= self.start
         if len(self.old):
             places = np.minimum(np.searchsorted(self.old, rows), len(self.old) - 1)
-            positions = np.where(found, positions, places)
-            found |= self.old[places] == rows
-        return positions, found
+            positions = np.where(kept, positions, places)
+            kept |= self.old[places] == rows
+        return positions, kept
 
     def describe(self) -> dict[str, Any]:
         """Return everything but `old` as JSON."""
@@ -381,12 +381,12 @@ class History:
         other.logged = len(rewards)
         return other
 
-    def with_rounds(self, contexts: Array, arms: IntArray, version: int, known: Array, life: str) -> History:
-        """Return the history with these decisions; `known` is (n, 3): propensity, mean, bonus."""
+    def with_rounds(self, contexts: Array, arms: IntArray, version: int, assessments: Array, life: str) -> History:
+        """Return the history with these decisions; `assessments` is (n, 3): propensity, mean, bonus."""
         other = shallow(self)
         if not self._lives or self._lives[-1][1] != life:
             other._lives = (*self._lives, (self.total, life))
-        other._append(contexts, arms, version, known)
+        other._append(contexts, arms, version, assessments)
         return other
 
     def with_sample(self, rounds: int, rows: IntArray, columns: tuple[Array, ...], dropped: Iterable[Array]) -> History:
@@ -398,9 +398,9 @@ class History:
         sums = self._kept.rewards
         for part in dropped:
             sums = sums.merge(part)
-        contexts, arms, versions, *known, rewards = columns
+        contexts, arms, versions, *assessments, rewards = columns
         length, own = self._length, self.rows
-        new = (contexts, np.column_stack([arms, versions, np.zeros_like(arms)]), np.column_stack(known))
+        new = (contexts, np.column_stack([arms, versions, np.zeros_like(arms)]), np.column_stack(assessments))
         both = zip((self._contexts[:length], self._numbers[:length], self._known[:length]), new, strict=True)
         order = np.argsort(np.concatenate([own, rows]), kind="stable")
         places = np.argsort(order)
@@ -424,20 +424,20 @@ class History:
     def with_rewards_of(self, decision: Decision, rewards: Any, *, late: Late = "raise") -> History:
         """Return the history with the rewards of a decision, which must be one of this history."""
         numbers = read_whole(decision.round, "rounds", UnknownRound)
-        positions, found = self._found(numbers, decision.life)
-        self._check_decision(decision, numbers, positions, found)
-        return self._with_rewards(numbers, positions, found, rewards, late)
+        positions, kept = self._found(numbers, decision.life)
+        self._check_decision(decision, numbers, positions, kept)
+        return self._with_rewards(numbers, positions, kept, rewards, late)
 
     def with_rewards_by_id(self, ids: Any, rewards: Any, *, late: Late = "raise") -> History:
         """Return the history with the rewards of decision ids, whose lives and rounds must be those of this history."""
         parts = _read_ids(ids)
         numbers = np.array([number for _, number in parts], np.int64)
-        positions, found = np.empty(len(parts), np.int64), np.empty(len(parts), np.bool_)
+        positions, all_kept = np.empty(len(parts), np.int64), np.empty(len(parts), np.bool_)
         for life in dict.fromkeys(life for life, _ in parts):
             here = np.array([own == life for own, _ in parts])
             positions[here], kept = self._found(numbers[here], life)
-            found[here] = True if kept is None else kept
-        return self._with_rewards(numbers, positions, found, rewards, late)
+            all_kept[here] = True if kept is None else kept
+        return self._with_rewards(numbers, positions, all_kept, rewards, late)
 
     def _found(self, numbers: IntArray, life: str = "") -> tuple[IntArray, BoolArray | None]:
         """Return positions of rounds that this life of the policy decided, and which are kept, None for all of them.
@@ -449,10 +449,10 @@ class History:
             outside = (numbers < 1) | (numbers > self.rounds)
             if outside.any():
                 lost = f" {LOST}" if life else ""  # a decision of this very life would be on record
-                given = f"got round {numbers[outside][0]}"
-                raise UnknownRound(f"a reward must belong to a decided round, 1 … {self.rounds}; {given}.{lost}")
-            given = f"the one given for round {numbers[~own][0]} is not"
-            raise WrongDecision(f"a reward must belong to a decision that this policy has on record; {given}. {LOST}")
+                wrong = f"got round {numbers[outside][0]}"
+                raise UnknownRound(f"a reward must belong to a decided round, 1 … {self.rounds}; {wrong}.{lost}")
+            wrong = f"the one given for round {numbers[~own][0]} is not"
+            raise WrongDecision(f"a reward must belong to a decision that this policy has on record; {wrong}. {LOST}")
         return self._kept.positions(rows) if self._kept.start else (rows, None)
 
     def _decided_in(self, numbers: IntArray, life: str) -> BoolArray:
@@ -466,20 +466,20 @@ class History:
         return own
 
     def _check_decision(
-        self, decision: Decision, numbers: IntArray, positions: IntArray, found: BoolArray | None
+        self, decision: Decision, numbers: IntArray, positions: IntArray, kept: BoolArray | None
     ) -> None:
         """Raise WrongDecision if a decision differs from the record of its rounds in arm, version or mean."""
         arms = read_whole(decision.arm, "arm of a decision", WrongDecision)
         versions = read_whole(decision.version, "version of a decision", WrongDecision)
         means = _chosen_means(decision, arms)
         if not len(numbers) == len(arms) == len(versions) == len(means):
-            came = (
+            counts = (
                 f"{len(numbers)} rounds, {len(arms)} arms, {len(versions)} versions, means {np.shape(decision.means)}"
             )
-            raise WrongDecision(f"a decision must have an arm, a version and means for each round; got {came}.")
-        if found is not None:
-            numbers, positions, arms, versions = numbers[found], positions[found], arms[found], versions[found]
-            means = means[found]
+            raise WrongDecision(f"a decision must have an arm, a version and means for each round; got {counts}.")
+        if kept is not None:
+            numbers, positions, arms, versions = numbers[kept], positions[kept], arms[kept], versions[kept]
+            means = means[kept]
         made, predicted = self._numbers[positions], self._known[positions, 1]
         same = (arms == made[:, 0]) & (versions == made[:, 1])
         if all_true(same & (means == predicted)):
@@ -495,18 +495,18 @@ class History:
             )
 
     def _with_rewards(
-        self, numbers: IntArray, positions: IntArray, found: BoolArray | None, rewards: Any, late: Late
+        self, numbers: IntArray, positions: IntArray, kept: BoolArray | None, rewards: Any, late: Late
     ) -> History:
         values = read_rewards(rewards, len(numbers))
         gone = 0
-        if found is not None and not all_true(found):
+        if kept is not None and not all_true(kept):
             if late == "raise":
                 raise DroppedRound(
-                    f"a reward must belong to a round that is still kept, but round {numbers[~found][0]} was dropped: "
+                    f"a reward must belong to a round that is still kept, but round {numbers[~kept][0]} was dropped: "
                     "it is older than anything that the policy learns from. Leave its reward out, or use late='count'."
                 )
-            gone = int(np.count_nonzero(~found))
-            numbers, positions, values = numbers[found], positions[found], values[found]
+            gone = int(np.count_nonzero(~kept))
+            numbers, positions, values = numbers[kept], positions[kept], values[kept]
         fresh = new_values(self._known_rewards(positions), positions, numbers, values)
         new = np.count_nonzero(fresh)
         if not new and not gone:
@@ -526,12 +526,12 @@ class History:
         place = np.minimum(np.maximum(self._numbers[positions, 2], 0), self._arrived - 1)
         return np.where(self._arrivals[place] == positions, self._values[place], np.nan)
 
-    def _append(self, contexts: Array, arms: IntArray, versions: IntArray | int, known: Array) -> None:
+    def _append(self, contexts: Array, arms: IntArray, versions: IntArray | int, assessments: Array) -> None:
         """Add rows to this very history, which is a new one that nobody else has yet."""
         length, numbers = self._length, np.zeros((len(arms), 3), np.int64)
         numbers[:, 0], numbers[:, 1] = arms, versions
         self._contexts = appended(self._contexts, length, contexts)
-        self._known = appended(self._known, length, known)
+        self._known = appended(self._known, length, assessments)
         self._numbers = appended(self._numbers, length, numbers)
         self._length, self.total = length + len(arms), self.total + len(arms)
 
@@ -561,13 +561,13 @@ class History:
         other._record(moved[arrivals[stays]], values[stays])
         start = max(self._kept.start, int(rows[gone][-1]) + 1)
         dropped, before = rewards[gone], self._kept
-        known = dropped[~np.isnan(dropped)]
+        arrived = dropped[~np.isnan(dropped)]
         last = np.flatnonzero(~stays)
         other._kept = KeptRows(
             start,
             rows[kept & (rows < start)],
-            before.rewards.merge(known),
-            before.abandoned + len(dropped) - len(known),
+            before.rewards.merge(arrived),
+            before.abandoned + len(dropped) - len(arrived),
             max(before.settled, int(last[-1]) + 1 + before.rewards.count if len(last) else 0),
             before.late,
         )
@@ -683,11 +683,11 @@ def _chosen_means(decision: Decision, arms: IntArray) -> Array:
 def _read_ids(ids: Any) -> list[tuple[str, int]]:
     """Return life and round of each decision id."""
     try:
-        given = [ids] if isinstance(ids, str) else list(ids)
+        texts = [ids] if isinstance(ids, str) else list(ids)
     except TypeError:
         raise WrongDecision(f"ids must be a decision.id, or a list of them; got {shown(ids)}.") from None
     parts = []
-    for one in given:
+    for one in texts:
         match = _ID.fullmatch(one) if isinstance(one, str) else None
         if match is None:
             raise WrongDecision(f"an id must be a decision.id, such as '1f0c…-17'; got {shown(one)}.")

@@ -131,12 +131,12 @@ class Roster:
             )
         if slot < len(self._open) and self._open[slot]:
             raise InvalidInput(f"an arm that is opened must not be open; {name!r} is. To change it, close it first.")
-        known = name in self._slots
-        own = self._features[slot] if known and features is None else self._read(name, features)
+        named = name in self._slots
+        own = self._features[slot] if named and features is None else self._read(name, features)
         if slot == len(self._open):  # content arms: as many slots again
             self._open = np.append(self._open, np.zeros(max(slot, 16), np.bool_))
             self._features = np.vstack((self._features, np.zeros((max(slot, 16), self._features.shape[1]))))
-        if not known:
+        if not named:
             self._slots[name] = slot
             self._named.append(name)
         self._features[slot] = own
@@ -154,8 +154,8 @@ class Roster:
     def slot_of(self, name: str) -> int:
         """Return the index of an arm, open or closed, in every decision."""
         if name not in self._slots:
-            known = ", ".join(self._slots) or "none"
-            raise UnknownArm(f"an arm must have been opened before; got {name!r}, and the names so far are: {known}.")
+            names = ", ".join(self._slots) or "none"
+            raise UnknownArm(f"an arm must have been opened before; got {name!r}, and the names so far are: {names}.")
         return self._slots[name]
 
     def name_of(self, decision: Decision | Any) -> Any:
@@ -213,6 +213,6 @@ class Roster:
         check_columns(f"features of {name!r}", features, self.blocks.feature_columns)
         array = read_numbers([] if features is None else features, f"features of {name!r}")
         if array.shape != (self.blocks.features.dim,) or not np.isfinite(array).all():
-            came = "none" if features is None else repr(features)
-            raise InvalidInput(f"features of {name!r} must be {self.blocks.features.dim} finite numbers; got {came}.")
+            got = "none" if features is None else repr(features)
+            raise InvalidInput(f"features of {name!r} must be {self.blocks.features.dim} finite numbers; got {got}.")
         return array

@@ -28,14 +28,12 @@ MAX_CONTEXT = 1e150
 TRUSTED_ROUNDS = 16
 """Rounds after which a column's spread can be trusted."""
 OFF_SPREAD = 2.0
-"""A column has left its scale when its spread is off by more than this factor,"""
+"""A column has left its scale when its spread is off by more than this factor."""
 OFF_CENTER = 0.5
-"""or its mean by more than this part of the spread."""
+"""A column has left its scale when its mean is off by more than this part of the spread."""
 CLIP = 8.0
 """Numbers are cut at this many deviations from the center: one column that leaves its scale in mid-batch would
 otherwise outweigh all others until the next update."""
-
-
 MAX_DIM = 10**8
 """The most numbers in a context: one context would take 800 MB."""
 
@@ -126,8 +124,8 @@ class Standardising(ContextMap):
 
     def describe(self) -> dict[str, Any]:
         """Return the map as JSON: its fields, by which `scale_from` knows its class."""
-        known = {} if self.arms is None else {"arms": int(self.arms)}
-        return {"center": self.center.tolist(), "spread": self.spread.tolist(), "constant": self.constant, **known}
+        arms = {} if self.arms is None else {"arms": int(self.arms)}
+        return {"center": self.center.tolist(), "spread": self.spread.tolist(), "constant": self.constant, **arms}
 
     def arrays(self) -> Arrays:
         return {"center": self.center, "spread": self.spread}
@@ -291,15 +289,15 @@ class ContextScale:
     """Whether numbers far from the center are cut; not in a scale that was given."""
 
     @classmethod
-    def start(cls, dim: int, given: ContextMap | None, *, constant: bool, fitted: bool) -> ContextScale:
-        """Return the scale before any context: the given one, or the identity until it is `fitted`."""
+    def start(cls, dim: int, own: ContextMap | None, *, constant: bool, fitted: bool) -> ContextScale:
+        """Return the scale before any context: the policy's `own`, or the identity until it is `fitted`."""
         check_dim(dim)
-        if given is not None and (not isinstance(given, ContextMap) or given.dim != dim):
+        if own is not None and (not isinstance(own, ContextMap) or own.dim != dim):
             raise InvalidInput(
-                f"context_scale must be an Affine, or another ContextMap, for dim = {dim} numbers; got {shown(given)}."
+                f"context_scale must be an Affine, or another ContextMap, for dim = {dim} numbers; got {shown(own)}."
             )
-        chosen = given or Affine.identity(dim, constant=constant)
-        fits = fitted and given is None
+        chosen = own or Affine.identity(dim, constant=constant)
+        fits = fitted and own is None
         return cls(chosen, Moments(dim) if fits else None, follows=fits, clips=fits)
 
     @property

@@ -42,18 +42,18 @@ def sparse_products(left: Array, right: Array) -> Array:
     array([[20.,  4.]])
     """
     (columns, numbers), (others, values), count = unpacked(left), unpacked(right), len(right)
-    known, places = np.unique(others, return_inverse=True)
+    present, places = np.unique(others, return_inverse=True)
     # The columns of the right side as rows of a small dense matrix.
     flat = places.ravel() * count + np.repeat(np.arange(count), others.shape[1])
-    table = np.bincount(flat, values.ravel(), len(known) * count).reshape(-1, count)
-    place = np.full(max(int(columns.max(initial=0)), int(known[-1])) + 1, -1)
-    place[known] = np.arange(len(known))
-    found, out = place[columns], np.zeros((len(left), count))
-    both = found >= 0
+    table = np.bincount(flat, values.ravel(), len(present) * count).reshape(-1, count)
+    place = np.full(max(int(columns.max(initial=0)), int(present[-1])) + 1, -1)
+    place[present] = np.arange(len(present))
+    places, out = place[columns], np.zeros((len(left), count))
+    both = places >= 0
     rows = np.nonzero(both)[0]
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     if len(rows):
-        out[rows[starts]] = np.add.reduceat(numbers[both][:, None] * table[found[both]], starts)
+        out[rows[starts]] = np.add.reduceat(numbers[both][:, None] * table[places[both]], starts)
     return out
 
 

@@ -74,8 +74,8 @@ def in_use() -> bool:
 def threads() -> int:
     """Return as many as the environment allowed BLAS when first asked, else one for each core of this process."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        if (given := os.environ.get(name, "")).isdecimal() and int(given) > 0:
-            return int(given)
+        if (count := os.environ.get(name, "")).isdecimal() and int(count) > 0:
+            return int(count)
     return _cores()
 
 

@@ -111,11 +111,11 @@ def build_info() -> BuildInfo:
 def blas() -> Blas:
     """Return NumPy's BLAS, as far as NumPy and the library itself report it."""
     config: Any = np.show_config(mode="dicts")
-    found = config.get("Build Dependencies", {}).get("blas", {})
+    dependency = config.get("Build Dependencies", {}).get("blas", {})
     kernel, threads = _asked("get_corename", ctypes.c_char_p), _asked("get_num_threads", ctypes.c_int)
     return Blas(
-        name=str(found.get("name", "unknown")),
-        version=str(found.get("version", "unknown")),
+        name=str(dependency.get("name", "unknown")),
+        version=str(dependency.get("version", "unknown")),
         kernel=kernel.decode(errors="replace") if isinstance(kernel, bytes) else "",
         threads=threads if isinstance(threads, int) else None,
     )

@@ -26,8 +26,6 @@ BLAS_ALONE = 9216
 """Multiplications up to which OpenBLAS wakes no thread, whatever the shape."""
 MAX_CANDIDATES = {"sse2": 16, "neon": 16}
 """With more candidates BLAS is faster than vectors of 16 bytes."""
-
-
 NO_MEMORY = "the compiled loops could not allocate their buffers"
 
 
@@ -101,12 +99,12 @@ class Panels:
         return (ctypes.c_void_p * len(places))(*places)
 
 
-def solve(panels: Panels, rhs: Array, rows: int, known: Array | None, *, overwrite: bool = False) -> Array:
+def solve(panels: Panels, rhs: Array, rows: int, beginning: Array | None, *, overwrite: bool = False) -> Array:
     """Return L⁻¹ rhs for the leading `rows` rows of a `GrowingCholesky` with these panels.
 
     With `overwrite`, `rhs` is an array of `room` with `rows` rows; it becomes the solution.
     """
-    count, done = rhs.shape[1], 0 if known is None else len(known)
+    count, done = rhs.shape[1], 0 if beginning is None else len(beginning)
     width, blocks = _blocks(count)
     if not done <= rows <= panels.rows:  # C would read and write elsewhere
         raise ValueError(f"a factor of {panels.rows} rows cannot solve for {rows} of which {done} are known")
@@ -116,8 +114,8 @@ def solve(panels: Panels, rhs: Array, rows: int, known: Array | None, *, overwri
         whole = np.zeros((rows, blocks * width * LANES) if width else (blocks, rows))
         y = whole[:, :count] if width else whole[:count].T
         y[done:] = rhs[: rows - done]
-    if known is not None:
-        y[:done] = known
+    if beginning is not None:
+        y[:done] = beginning
     workers = threads() if blocks > 1 else 1
     left = ctypes.addressof(panels.addresses)
     inverse = left + len(panels.left) * ctypes.sizeof(ctypes.c_void_p)
@@ -137,8 +135,8 @@ def factor(matrix: Array) -> Array:
 
 def inverse(lower: Array) -> Array:
     """Return the inverse of a small lower triangular matrix."""
-    given, out = _square(lower), np.zeros(lower.shape)
-    library().rarely_invert(len(out), address(given), address(out))
+    square, out = _square(lower), np.zeros(lower.shape)
+    library().rarely_invert(len(out), address(square), address(out))
     return out
 
 

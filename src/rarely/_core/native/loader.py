@@ -93,10 +93,10 @@ def _declare(loaded: Any) -> None:
 def record() -> dict[str, Any]:
     """Return what the build recorded about itself; empty without a readable record."""
     try:
-        found = json.loads(RECORD.read_text(encoding="utf-8"))
+        recorded = json.loads(RECORD.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return recorded if isinstance(recorded, dict) else {}
 
 
 def checksum() -> int:

@@ -27,15 +27,15 @@ class Compacted(NamedTuple):
 
     state: PolicyState
     spare: int
-    """Rows that nothing needed,"""
+    """Rows dropped that nothing needed."""
     learned: int
-    """rows with rewards that training would have used again,"""
+    """Rows dropped with rewards that training would have used again."""
     abandoned: int
-    """and rounds that still waited for a reward."""
+    """Rounds dropped that still waited for a reward."""
 
     @property
     def dropped(self) -> int:
-        """All of them."""
+        """All rows dropped."""
         return self.spare + self.learned + self.abandoned
 
     def __str__(self) -> str:

@@ -75,16 +75,16 @@ class TrainingSet(NamedTuple):
         clip: tuple[float, float] | None = None,
     ) -> TrainingSet:
         """Return the history's samples, at most `most`, clipped; with `rewards` their scale is fitted."""
-        samples = came = history.samples()
+        samples = unclipped = history.samples()
         if most is not None and len(samples.rows) > most:
-            samples = came = samples.some(training_rows(samples.rows, most))
+            samples = unclipped = samples.some(training_rows(samples.rows, most))
         samples = samples.clipped(clip)
         offsets = None if linear is None else linear(samples.contexts)
         values = samples.rewards if offsets is None else samples.rewards - offsets
         scale = RewardScale.fit(values, samples.weights) if rewards else RewardScale()
         with np.errstate(over="ignore", invalid="ignore"):
             values = (values - scale.center) / scale.spread
-        clipped = None if clip is None else int(np.count_nonzero(samples.rewards != came.rewards))
+        clipped = None if clip is None else int(np.count_nonzero(samples.rewards != unclipped.rewards))
         return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, offsets, clipped)
 
     def weighted(self) -> tuple[Array, Array]:

@@ -69,9 +69,9 @@ class LinearLearner(Learner):
     learned: int = 0
     """How many of the rewards, in the order in which they came, are in both."""
     basis: GrowableArray | None = None
-    """W, (n, d), of many columns and fewer rewards,"""
+    """W, (n, d), of many columns and fewer rewards."""
     rows: GrowableArray | None = None
-    """and X, which XᵀX is made of once there are as many: the history may have dropped them by then."""
+    """X, where there is W: XᵀX is made of it in the end, when the history may have dropped its rows."""
 
     @classmethod
     def start(cls, scale: ContextMap, ridge: float) -> LinearLearner:
@@ -121,8 +121,8 @@ class LinearLearner(Learner):
         """Return the estimate with XᵀX in the place of W and X."""
         if self.rows is None:
             return self
-        known = self.rows.view
-        return changed(self, matrix=self._start + known.T.dot(known), basis=None, rows=None)
+        rows = self.rows.view
+        return changed(self, matrix=self._start + rows.T.dot(rows), basis=None, rows=None)
 
     def reward_task(self, history: History, new: int) -> RewardTask:
         return RewardTask(self.scale, RECENT, RECENT, history.logged)  # by the latest, forms of Z are compared
@@ -143,13 +143,13 @@ class LinearLearner(Learner):
         basis = GrowableArray(x.shape[1]) if self.basis is None else self.basis.fork()
         held = GrowableArray(x.shape[1]) if self.rows is None else self.rows.fork()
         held.append(x)
-        known = basis.view @ x.T
+        cross = basis.view @ x.T
         corner = x @ x.T
         corner.flat[:: len(x) + 1] += self.ridge
-        inverse = lower_inverse(cholesky(corner - known.T @ known, corner.diagonal())[0])
+        inverse = lower_inverse(cholesky(corner - cross.T @ cross, corner.diagonal())[0])
         # θ̂ = Wᵀy, so known rows predict x·θ̂ of the new ones: y holds what is left of their rewards.
         y = inverse @ (rewards - x @ self.coefficients)
-        rows = inverse @ (x - known.T @ basis.view)
+        rows = inverse @ (x - cross.T @ basis.view)
         basis.append(rows)
         coefficients, moment = self.coefficients + y @ rows, self.moment + x.T @ rewards
         return changed(self, coefficients=coefficients, moment=moment, basis=basis, rows=held)

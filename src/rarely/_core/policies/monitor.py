@@ -81,11 +81,11 @@ class Expectations(Described):
     """What the batches so far lead one to expect of the next, and which alarms are raised."""
 
     arrived: int = 0
-    """Rewards that were compared,"""
+    """Rewards that were compared."""
     rounds: int = 0
-    """rounds that had been decided by the last check,"""
+    """Rounds that had been decided by the last check."""
     earlier: int = 0
-    """and by the one before."""
+    """Rounds that had been decided by the check before."""
     errors: Moments = field(default_factory=Moments)
     squares: Moments = field(default_factory=Moments)
     unexplained: float = 0.0
@@ -105,22 +105,22 @@ class Expectations(Described):
         """
         if max(history.rounds - self.rounds, history.arrived - self.arrived) < FEWEST:
             return self, {}
-        next_, found = self, dict.fromkeys(self.raised, "still")  # unless it is checked now
+        next_, sentences = self, dict.fromkeys(self.raised, "still")  # unless it is checked now
         if history.rounds - self.rounds >= FEWEST:
-            found["missing"], next_ = next_._check_missing(history)
+            sentences["missing"], next_ = next_._check_missing(history)
             if frozen:
-                found["arms"] = _check_arms(history, self.rounds, version)
+                sentences["arms"] = _check_arms(history, self.rounds, version)
             next_ = replace(next_, rounds=history.rounds, earlier=self.rounds)
         rewards, means, bonuses, arms = history.predicted_since(self.arrived)
         if len(rewards) >= FEWEST:
             strange = bonuses > NEW_ARM_RATIO * (self.doubt or math.inf)
-            known = ~np.isin(arms, arms[strange])  # running bonuses fall within a batch, whose means stay
-            if np.count_nonzero(known) >= FEWEST:
-                said, next_ = next_._check_rewards(rewards[known], (rewards - means)[known], model, predicts=predicts)
-                found |= said
+            usual = ~np.isin(arms, arms[strange])  # running bonuses fall within a batch, whose means stay
+            if np.count_nonzero(usual) >= FEWEST:
+                said, next_ = next_._check_rewards(rewards[usual], (rewards - means)[usual], model, predicts=predicts)
+                sentences |= said
             next_ = replace(next_, arrived=history.arrived, doubt=float(bonuses.max()))
-        raised = tuple(kind for kind in ALARM_KINDS if found.get(kind))
-        return replace(next_, raised=raised), {kind: found[kind] for kind in raised if kind not in self.raised}
+        raised = tuple(kind for kind in ALARM_KINDS if sentences.get(kind))
+        return replace(next_, raised=raised), {kind: sentences[kind] for kind in raised if kind not in self.raised}
 
     def _check_rewards(
         self, rewards: Array, errors: Array, model: float, *, predicts: bool
@@ -128,32 +128,32 @@ class Expectations(Described):
         """Return what is to be said of errors, and the expectations with those that are as expected."""
         now, squares, spread = Moments.of(errors), Moments.of(np.square(errors)), float(rewards.var())
         share = squares.mean / max(spread, 1e-30)
-        found = {"coverage": "", "rewards": ""}
+        sentences = {"coverage": "", "rewards": ""}
         rounding = 1e-9 * float(np.abs(rewards).max())
         if not math.isfinite(share + squares.variance) or 0 < rounding < 1e-150:  # squares overflow, or vanish
-            return found, self
+            return sentences, self
         if self.errors.weight >= FEWEST:
             off = abs(now.mean - self.errors.mean)
             together = math.sqrt(now.variance) * model
             worse = not predicts or abs(now.mean) > abs(self.errors.mean)
             if worse and off > rounding + _bound(now, self.errors, extra=together):
-                found["rewards"] = (
+                sentences["rewards"] = (
                     f"the last {len(errors)} rewards are {rewards.mean():.3g} in the mean, {now.mean:+.3g} from their "
                     f"predictions, and those before were {self.errors.mean:+.3g}"
                 )
         if predicts and self.squares.weight >= FEWEST:
             more = squares.mean - self.squares.mean
             if share > WORSE * self.unexplained and more > rounding**2 + _bound(squares, self.squares):
-                found["coverage"] = (
+                sentences["coverage"] = (
                     f"the last {len(errors)} rewards are {math.sqrt(squares.mean):.3g} from their predictions (root "
                     f"mean square), and those before were {math.sqrt(self.squares.mean):.3g}"
                 )
-        next_ = self if found["rewards"] else replace(self, errors=self.errors.merge(now))
-        if not found["coverage"]:
+        next_ = self if sentences["rewards"] else replace(self, errors=self.errors.merge(now))
+        if not sentences["coverage"]:
             both = self.squares.merge(squares)
             part = squares.weight / both.weight
             next_ = replace(next_, squares=both, unexplained=(1 - part) * self.unexplained + part * share)
-        return found, next_
+        return sentences, next_
 
     def _check_missing(self, history: History) -> tuple[str, Expectations]:
         """Return what is to be said of the rounds before the latest batch, and the expectations with them."""
@@ -174,9 +174,9 @@ class Expectations(Described):
     @classmethod
     def restored(cls, saved: Fields) -> Expectations:
         """Return the saved expectations."""
-        found = saved.rest()
-        moments = {name: Moments(*found[name]) for name in ("errors", "squares", "missing")}
-        return cls(**found | moments | {"raised": tuple(found["raised"])})
+        values = saved.rest()
+        moments = {name: Moments(*values[name]) for name in ("errors", "squares", "missing")}
+        return cls(**values | moments | {"raised": tuple(values["raised"])})
 
 
 def _bound(now: Moments, before: Moments, extra: float = 0.0, tests: int = 1) -> float:
@@ -383,6 +383,6 @@ def outliers(table: Array, new: int) -> IntArray:
     # The quantile is one of the values: between two of them rounding can make a tiny one of 0.
     usual = np.sort(off, axis=0)[(left_out + 3 * (rows - 1 - left_out) // 4).clip(0, rows - 1), np.arange(columns)]
     # Two of three numbers are next to each other now and then; four of five are not.
-    known = (usual > 0) & ((equal <= 1) | (rows - equal >= FEWEST_COMPARED)) & (rows >= FEWEST_VALUES)
+    comparable = (usual > 0) & ((equal <= 1) | (rows - equal >= FEWEST_COMPARED)) & (rows >= FEWEST_VALUES)
     # Divided, because a product may overflow.
-    return np.where(known & (off[places, np.arange(columns)] / OUTLIER_DISTANCE > usual), places, -1)
+    return np.where(comparable & (off[places, np.arange(columns)] / OUTLIER_DISTANCE > usual), places, -1)

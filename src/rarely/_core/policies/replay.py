@@ -91,10 +91,10 @@ def follow(
         policy.select(contexts, mask)
         after = policy._state
         done = slice(len(before.history), None)
-        known = np.column_stack([propensities, after.history.means[done], after.history.bonuses[done]])
+        assessments = np.column_stack([propensities, after.history.means[done], after.history.bonuses[done]])
         # The rows that were just written hold the script's propensities, 1; they are written again.
         rows, version = after.history.contexts[done].copy(), before.clock.version
-        history = before.history.with_rounds(rows, arms, version, known, policy._life)
+        history = before.history.with_rounds(rows, arms, version, assessments, policy._life)
         policy._state = replace(after, history=history, current=replace(after.current, rule=rule))
     except BaseException:
         policy._state = before

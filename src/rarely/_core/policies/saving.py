@@ -196,16 +196,16 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: 
     settings = saved.header.get("settings")
     if isinstance(settings, dict) and "beta" in settings:
         _check_beta(settings["beta"], beta)
-    given = {} if beta is None else {"beta": beta}
+    others = {} if beta is None else {"beta": beta}
     arguments = settings if isinstance(settings, dict) else {}
     code = {argument: arguments[argument] for argument in CODE if isinstance(arguments.get(argument), dict)}
     if not code and model is not None:
         raise InvalidInput("model is given to load() for a policy that was saved with one.")
     try:
         for argument, described in code.items():
-            given[argument] = _restored_model(model, described, CODE[argument], saved.arrays)
+            others[argument] = _restored_model(model, described, CODE[argument], saved.arrays)
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
-            policy = _restored(saved, given)
+            policy = _restored(saved, others)
         return policy if wrapper is None else WRAPPERS[wrapper["kind"]](policy, wrapper)
     except SnapshotError as error:
         raise SnapshotError(f"{name} {error}") from error
@@ -217,25 +217,25 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: 
         ) from error
 
 
-def _restored_model(given: Any, described: dict[str, Any], package: str, arrays: Arrays) -> Any:
+def _restored_model(model: Any, described: dict[str, Any], package: str, arrays: Arrays) -> Any:
     """Return the model of a saved policy, which its package makes; a file may have no other package imported."""
     package = described.get("package", package)
     if package not in MODELS and package in CODE.values():
         import_module(package)  # which adds itself
     if package not in MODELS:
         raise SnapshotError(f"holds a model of {package!r}; import that package before loading.")
-    return MODELS[package](given, described, arrays)
+    return MODELS[package](model, described, arrays)
 
 
-def _restored(found: archive.Archive, others: dict[str, Any]) -> Any:
+def _restored(opened: archive.Archive, others: dict[str, Any]) -> Any:
     """Return the policy of an archive, made with `others` that it cannot hold; errors continue after the path."""
-    saved = Fields("", found.header, found.arrays)
+    saved = Fields("", opened.header, opened.arrays)
     name, settings = saved.text("policy"), saved.value("settings")
-    _check_imported(name, settings, found.header)
+    _check_imported(name, settings, opened.header)
     if is_own(POLICIES[name]):
-        _check_sizes(settings, found.arrays)
-    given = settings | others
-    policy = POLICIES[name](**given)
+        _check_sizes(settings, opened.arrays)
+    arguments = settings | others
+    policy = POLICIES[name](**arguments)
     policy._restore(saved, settings.get("seed"))
     saved.finish()
     return policy
@@ -279,10 +279,10 @@ def _check_sizes(settings: dict[str, Any], arrays: Arrays) -> None:
         raise SnapshotError(f"must have the settings dim, hidden and depth of {', '.join(names)}. Use a backup.")
 
 
-def _check_beta(saved: Any, given: Beta | None) -> None:
-    if saved == FUNCTION and given is None:
+def _check_beta(saved: Any, beta: Beta | None) -> None:
+    if saved == FUNCTION and beta is None:
         raise InvalidInput(
             "this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...)."
         )
-    if saved != FUNCTION and given is not None:
+    if saved != FUNCTION and beta is not None:
         raise InvalidInput(f"this policy was saved with beta = {saved}; beta is given to load() only for a function.")

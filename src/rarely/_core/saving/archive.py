@@ -196,16 +196,16 @@ def _npy(name: str, array: NDArray[Any]) -> list[bytes | memoryview]:
 def _array(name: str, blob: bytes, size: int) -> NDArray[Any]:
     """Return the array of an .npy file, whose shape must account for all of its bytes."""
     start = _PREAMBLE + int.from_bytes(blob[8:10], "little")
-    found = _NPY.fullmatch(blob[_PREAMBLE:start]) if blob.startswith(_NPY_MAGIC) else None
-    if found is None or not _DTYPE.fullmatch(found["descr"].decode()):
+    head = _NPY.fullmatch(blob[_PREAMBLE:start]) if blob.startswith(_NPY_MAGIC) else None
+    if head is None or not _DTYPE.fullmatch(head["descr"].decode()):
         raise SnapshotError(f"must hold arrays of numbers or booleans, but {name} is not one of them. Use a backup.")
-    shape = tuple(int(n) for n in re.findall(rb"\d+", found["shape"]))
-    dtype = np.dtype(found["descr"].decode())
+    shape = tuple(int(n) for n in re.findall(rb"\d+", head["shape"]))
+    dtype = np.dtype(head["descr"].decode())
     # An empty array takes no room, whatever shape it claims; so no axis may be longer than the file.
     if math.prod(shape) * dtype.itemsize != len(blob) - start or max(shape, default=0) > size or len(shape) > 4:
         raise SnapshotError(f"claims the shape {shape} for {name}, which has {len(blob) - start:,} bytes of numbers.")
     values = np.frombuffer(blob, dtype, offset=start).astype(dtype.newbyteorder("="))
-    return values.reshape(shape, order="F" if found["fortran"] == b"True" else "C")
+    return values.reshape(shape, order="F" if head["fortran"] == b"True" else "C")
 
 
 def _digest(seal: dict[str, Any], members: Mapping[str, Iterable[bytes | memoryview]]) -> str:

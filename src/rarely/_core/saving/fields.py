@@ -141,8 +141,8 @@ class Fields:
     def _missing(self, name: str) -> SnapshotError:
         return SnapshotError(f"must hold {self._named(name)}, but does not. Use a backup.")
 
-    def _wrong(self, name: str, wanted: str, came: str) -> SnapshotError:
-        return SnapshotError(f"must hold {wanted} in {self._named(name)}, not {came}. Use a backup.")
+    def _wrong(self, name: str, wanted: str, got: str) -> SnapshotError:
+        return SnapshotError(f"must hold {wanted} in {self._named(name)}, not {got}. Use a backup.")
 
 
 def _shape(shape: Shape) -> str:

@@ -77,9 +77,9 @@ class TrainingPlan:
     """How to train; `Training` and `Preset` have checked its parts."""
 
     ridge: float
-    """λ"""
+    """λ of the penalty."""
     steps: int = 200
-    """J"""
+    """J, how many steps are taken."""
     step_size: float | None = None
     """The paper's η; None derives it from the curvature."""
     optimiser: Optimiser = "gradient_descent"
@@ -161,15 +161,8 @@ def train(
         step *= SHRINK if attempt < ATTEMPTS else 1.0
     if taken < plan.steps and not reason:
         watch.leave_undone(f"the training ended after {taken} of {plan.steps} steps")
-    report = TrainingReport(
-        step_size=step / scale,
-        attempts=attempt,
-        initial_loss=initial_loss,
-        final_loss=final_loss,
-        steps=plan.steps if reason else taken,
-        skip=network.skip,
-        loops=objective.loops,
-    )
+    losses, taken = (initial_loss, final_loss), plan.steps if reason else taken
+    report = TrainingReport(step / scale, attempt, *losses, taken, network.skip, loops=objective.loops)
     return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report, direction)
 
 
@@ -236,19 +229,10 @@ class Checkpoints:
     def outcome(self, network: Network, steps: int, tuning: str = "") -> TrainingOutcome:
         """Return the descent as a training of `steps` steps, or of those before it was cut; `tuning` explains them."""
         scale = network.output_scale**2
-        weights = self.reached[-1] if self.reached else self.initial
+        weights, losses = self.reached[-1] if self.reached else self.initial, (self.initial_loss, self.final_loss)
         if self.cut is not None:
-            weights = self.cut.weights
-        report = TrainingReport(
-            step_size=self.step / scale,
-            attempts=self.attempts,
-            initial_loss=self.initial_loss,
-            final_loss=self.final_loss,
-            steps=steps if self.cut is None else self.cut.steps,
-            skip=network.skip,
-            tuning=tuning,
-            loops=self.loops,
-        )
+            weights, steps = self.cut.weights, self.cut.steps
+        report = TrainingReport(self.step / scale, self.attempts, *losses, steps, network.skip, tuning, self.loops)
         reason = ""
         if not self.reached and self.cut is None:
             reason = refusal(self.attempts, self.step / scale, self.initial_loss, self.final_loss)

@@ -27,7 +27,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -276,8 +276,8 @@ def pattern_of(contexts: Floats) -> Pattern | None:
     if np.count_nonzero(there) > SPARSE * there.size:
         return None
     often = there.sum(axis=0) > SHARED * len(there)
-    found = [_pattern(there, shared) for shared in ((often & False, often) if often.any() else (often,))]
-    best = min(filter(None, found), key=lambda pattern: pattern.products, default=None)
+    patterns = [_pattern(there, shared) for shared in ((often & False, often) if often.any() else (often,))]
+    best = min(filter(None, patterns), key=lambda pattern: pattern.products, default=None)
     return best if best is not None and best.products < there.size else None
 
 
@@ -414,17 +414,8 @@ class _Part(NamedTuple):
 class BlockObjective(Objective):
     """ℒ/m over samples in groups, in NumPy."""
 
-    def __init__(
-        self,
-        network: Network,
-        initial: Weights,
-        contexts: Array,
-        rewards: Array,
-        ridge: float,
-        dtype: type,
-        pattern: Pattern,
-    ) -> None:
-        super().__init__(network, initial, contexts, rewards, ridge, dtype)
+    def __init__(self, *dense: Any, pattern: Pattern) -> None:
+        super().__init__(*dense)
         self.pattern = pattern
 
     @cached_property
@@ -505,8 +496,8 @@ def fastest_objective(
 ) -> Objective:
     """Return the fastest form of the objective that fits."""
     compiled = CompiledObjective.fits(network)
-    given = network, initial, contexts, rewards, ridge, dtype
+    dense = network, initial, contexts, rewards, ridge, dtype
     pattern = pattern_of(contexts)
     if pattern is not None and worthwhile(pattern, network, compiled=compiled):
-        return (CompiledBlockObjective if compiled else BlockObjective)(*given, pattern)
-    return (CompiledObjective if compiled else Objective)(*given)
+        return (CompiledBlockObjective if compiled else BlockObjective)(*dense, pattern=pattern)
+    return (CompiledObjective if compiled else Objective)(*dense)

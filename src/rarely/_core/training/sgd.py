@@ -73,15 +73,8 @@ def train_singly(
     reason = "" if converged else f"descent on single samples diverges even with η = {step:.3g}"
     if taken < plan.steps:
         watch.leave_undone(f"the training ended after {taken} of {plan.steps} steps")
-    report = TrainingReport(
-        step_size=step,
-        attempts=attempt,
-        initial_loss=initial_loss,
-        final_loss=final_loss,
-        steps=taken,
-        skip=network.skip,
-        loops=objective.loops,
-    )
+    losses = initial_loss, final_loss
+    report = TrainingReport(step, attempt, *losses, taken, network.skip, loops=objective.loops)
     return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report)
 
 
