@@ -400,7 +400,7 @@ def test_rewards_without_spread_are_refused():
     ("simulator", "says"),
     [
         (lambda rows: None, "a mean for every arm|every arm"),
-        (lambda rows: [["x"] * 3] * len(rows), "must give numbers"),
+        (lambda rows: [["x"] * 3] * len(rows), "means of the simulator must be real numbers"),
         (lambda rows: np.full((len(rows), 3), np.nan), "not all finite"),
         (lambda rows: np.random.default_rng().random((len(rows), 3)), "the same for the same features"),
     ],

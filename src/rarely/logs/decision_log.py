@@ -49,6 +49,11 @@ SUM_TOLERANCE = 1e-6
 """How far the probabilities of a round may sum from 1: what rounding and a file of few digits may do."""
 
 
+def _column(name: str, doc: str) -> Any:
+    """Return a property of a log: a copy of what it holds by this name."""
+    return property(lambda self: getattr(self._state, name).view.copy(), doc=doc)
+
+
 class DecisionLog:
     """Past rounds: contexts, chosen arms and their probabilities, and the rewards that are known.
 
@@ -308,10 +313,13 @@ class DecisionLog:
         present = ~np.isnan(several.means)
         offered = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
         self._check_new(several.rounds)
-        check_probabilities(several, present, unknown=unknown)
+        chosen = check_probabilities(several.arms, several.probabilities, several.rounds, present, unknown=unknown)
         columns: dict[str, Any] = {"rounds": several.rounds, "versions": several.versions, "arms": several.arms}
-        columns |= {"propensities": np.atleast_1d(several.propensity), "contexts": offered}
-        columns["shared"] = self._read_shared(rows, len(present))
+        columns |= {"propensities": chosen, "contexts": offered}
+        wanted = None if state.shared is None else state.shared.view.shape[1]
+        if len(self) and (rows is None) != (wanted is None):
+            raise InvalidLog("rows must come with every decision of a log, or with none.")
+        columns["shared"] = None if rows is None else _read_rows(rows, len(present), wanted)
         after = state.with_rounds(present.shape[1], present, several.probabilities, columns)
         lot = () if several.held_out is None else several.rounds[np.atleast_1d(several.held_out)].tolist()
         self._state, self.held_out = after, self.held_out.union(lot)
@@ -386,30 +394,11 @@ class DecisionLog:
         """K, the most arms of any round."""
         return self._state.width
 
-    @property
-    def rounds(self) -> IntArray:
-        """(n,): the policy's numbers of the rounds, in the order in which they were recorded."""
-        return self._state.rounds.view.copy()
-
-    @property
-    def versions(self) -> IntArray:
-        """(n,): the version of the policy that decided; −1 for decisions that something else made."""
-        return self._state.versions.view.copy()
-
-    @property
-    def arms(self) -> IntArray:
-        """(n,): the chosen arms, −1 where unknown."""
-        return self._state.arms.view.copy()
-
-    @property
-    def rewards(self) -> Array:
-        """(n,): the rewards of the chosen arms, NaN where none is in."""
-        return self._state.rewards.view.copy()
-
-    @property
-    def propensities(self) -> Array:
-        """(n,): the probability of the chosen arm, NaN where unknown."""
-        return self._state.propensities.view.copy()
+    rounds: IntArray = _column("rounds", "(n,): the policy's numbers of the rounds, in the order of their recording.")
+    versions: IntArray = _column("versions", "(n,): the version that decided; −1 where something else did.")
+    arms: IntArray = _column("arms", "(n,): the chosen arms, −1 where unknown.")
+    rewards: Array = _column("rewards", "(n,): the rewards of the chosen arms, NaN where none is in.")
+    propensities: Array = _column("propensities", "(n,): the probability of the chosen arm, NaN where unknown.")
 
     @property
     def probabilities(self) -> Array:
@@ -467,11 +456,11 @@ class DecisionLog:
 
     def _check_same(self, decision: Decision, places: IntArray) -> None:
         """Refuse a decision that differs from what is on record at these places."""
-        state = self._state
+        state, chosen = self._state, chances_of_chosen(decision.arms, decision.probabilities)
         facts = [
             ("arm", state.arms.view[places], decision.arms, 0),
             ("version", state.versions.view[places], decision.versions, 0),
-            ("probability of the arm", state.propensities.view[places], chances_of_chosen(decision), SUM_TOLERANCE),
+            ("probability of the arm", state.propensities.view[places], chosen, SUM_TOLERANCE),
         ]
         for name, recorded, decided, tolerance in facts:
             other = np.flatnonzero(np.abs(recorded - decided) > tolerance)
@@ -483,13 +472,6 @@ class DecisionLog:
                     "made the decision, or the policy was loaded from a file and decided that round again. If the "
                     "reward does belong to the round on record, call observe(rounds=[…], rewards=[…])."
                 )
-
-    def _read_shared(self, rows: Any, count: int) -> Array | None:
-        shared = self._state.shared
-        wanted = None if shared is None else shared.view.shape[1]
-        if len(self) and (rows is None) != (wanted is None):
-            raise InvalidLog("rows must come with every decision of a log, or with none.")
-        return None if rows is None else _read_rows(rows, count, wanted)
 
 
 def probabilities_of(log: DecisionLog, places: IntArray) -> Array:
@@ -592,7 +574,8 @@ def _read_offered(
         width = rounds.present.shape[1]
         if arm_count not in (None, width):
             raise InvalidInput(f"the contexts are of {width} arms; got arm_count={arm_count!r}.")
-        return width, rounds.present, _read_contexts(contexts, rounds.present, None)
+        (part,) = rounds.parts(lambda: len(rounds.present))
+        return width, rounds.present, part.rows
     if rows is None:
         raise InvalidLog("a log needs contexts, (n, K, d), or rows, (n, r), that all arms of a round share.")
     if arm_count is None:
@@ -612,7 +595,7 @@ def _read_names(name: str, names: Any) -> tuple[str, ...]:
 
 def _read_outcomes(arms: Any, rewards: Any, count: int, width: int) -> tuple[IntArray, Array | None, Array | None]:
     """Return the chosen arms, their rewards, and the table of rewards if several arms of a round have one."""
-    picked = np.full(count, UNKNOWN) if arms is None else read_arms(arms, count)
+    picked = np.full(count, UNKNOWN) if arms is None else _read_arms(arms, count)
     if rewards is None:
         return picked, None, None
     values = read_real(rewards, "rewards", InvalidReward)
@@ -639,7 +622,9 @@ def _read_chances(
 
     The second are None without `present`: where all arms are available nothing but the first is stored.
     """
-    _check_arms(arms, width, UNKNOWN if propensities is None else 0)
+    lowest = UNKNOWN if propensities is None else 0
+    if (outside := np.flatnonzero((arms < lowest) | (arms >= width))).size:
+        raise InvalidLog(f"arms must be 0 … {width - 1}; round {outside[0] + 1} has {arms[outside[0]]}.")
     if probabilities is None and propensities is None:
         chosen = np.flatnonzero(arms != UNKNOWN)
         if present is not None and len(absent := chosen[~present[chosen, arms[chosen]]]):
@@ -659,10 +644,10 @@ def _read_chances(
         chances = implied_chances(numbers, arms, available)
     else:
         chances = read_real(probabilities, "probabilities", InvalidLog)
-    blank, rounds = np.where(available, 0.0, np.nan), np.arange(1, len(arms) + 1)
-    decision = read_decision(Decision(arms, blank, blank, np.full(len(arms), LOGGED), rounds, chances))
-    check_probabilities(decision, available, unknown=probabilities is None)
-    return np.atleast_1d(decision.propensity), chances
+    if chances.shape != available.shape:
+        raise InvalidLog(f"probabilities must be one for each arm, {available.shape}; got shape {chances.shape}.")
+    rounds = np.arange(1, len(arms) + 1)
+    return check_probabilities(arms, chances, rounds, available, unknown=probabilities is None), chances
 
 
 def _read_rows(rows: Any, count: int, wanted: int | None = None) -> Array:
@@ -712,7 +697,7 @@ def read_decision(decision: Any) -> Decision:
     return replace(decision, arm=arms, means=means, version=versions, round=rounds, probabilities=chances)
 
 
-def read_arms(arms: Any, count: int) -> IntArray:
+def _read_arms(arms: Any, count: int) -> IntArray:
     """Return the chosen arms, one whole number for each round."""
     array = read_array(arms, "arms", InvalidLog)
     if array.shape != (count,) or array.dtype.kind not in "iu":
@@ -721,12 +706,6 @@ def read_arms(arms: Any, count: int) -> IntArray:
             f"{array.shape}. Names of arms become numbers by numpy.unique(names, return_inverse=True)."
         )
     return array.astype(np.int64)
-
-
-def _check_arms(arms: IntArray, width: int, lowest: int = UNKNOWN) -> None:
-    outside = np.flatnonzero((arms < lowest) | (arms >= width))
-    if len(outside):
-        raise InvalidLog(f"arms must be 0 … {width - 1}; round {outside[0] + 1} has {arms[outside[0]]}.")
 
 
 def implied_chances(propensities: Array, arms: IntArray, present: BoolArray) -> Array:
@@ -775,29 +754,33 @@ def _last_axis(contexts: Any) -> int:
         raise InvalidContexts("contexts must be what select was given: (K, d), (n, K, d) or a list.") from None
 
 
-def check_probabilities(decision: Decision, present: BoolArray, *, unknown: bool = False) -> None:
-    """Refuse probabilities that no arm can have been drawn from; NaN only of arms not chosen, if some are unknown."""
-    chances, arms = decision.probabilities, decision.arms
+def check_probabilities(
+    arms: IntArray, chances: Array, rounds: IntArray, present: BoolArray, *, unknown: bool = False
+) -> Array:
+    """Return (n,): the probabilities of the chosen arms; refuse (n, K) that no arm can have been drawn from.
+
+    If some may be unknown, those of arms that were not chosen may be NaN.
+    """
     unstated = np.isnan(chances) & present & unknown
     if (bad := np.flatnonzero(~(unstated | ((chances >= 0) & (present | (chances == 0)))).all(axis=1))).size:
         raise InvalidLog(
             "probabilities must be one number of at least 0 for each arm, and 0 where no arm is; those of round "
-            f"{decision.rounds[bad[0]]} are {chances[bad[0]].tolist()}."
+            f"{rounds[bad[0]]} are {chances[bad[0]].tolist()}."
         )
     sums = np.where(unstated, 0.0, chances).sum(axis=1)
     off = np.flatnonzero(~((np.abs(sums - 1) <= SUM_TOLERANCE) | (unstated.any(axis=1) & (sums < 1))))
     if len(off):
-        raise InvalidLog(f"probabilities must sum to 1; in round {decision.rounds[off[0]]} they sum to {sums[off[0]]}.")
-    never = np.flatnonzero(~(chances_of_chosen(decision) > 0))
-    if len(never):
+        raise InvalidLog(f"probabilities must sum to 1; in round {rounds[off[0]]} they sum to {sums[off[0]]}.")
+    chosen = chances_of_chosen(arms, chances)
+    if len(never := np.flatnonzero(~(chosen > 0))):
         raise InvalidLog(
-            f"a chosen arm must have had a positive probability; arm {arms[never[0]]} of round "
-            f"{decision.rounds[never[0]]} had none. A log needs the probabilities that the arm was drawn from."
+            f"a chosen arm must have had a positive probability; arm {arms[never[0]]} of round {rounds[never[0]]} had "
+            "none. A log needs the probabilities that the arm was drawn from."
         )
+    return chosen
 
 
-def chances_of_chosen(decision: Decision) -> Array:
+def chances_of_chosen(arms: IntArray, chances: Array) -> Array:
     """Return (n,): the probability of each chosen arm, 0 for an arm that does not exist."""
-    arms, chances = decision.arms, decision.probabilities
     within = (arms >= 0) & (arms < chances.shape[1])
     return np.where(within, chances[np.arange(len(arms)), np.where(within, arms, 0)], 0.0)

@@ -39,7 +39,7 @@ from rarely.extend import Array, Arrays, Decision
 from rarely.extend.checks import check_names, read_real, read_whole
 from rarely.extend.provisional import path_of
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
-from rarely.logs.tables import InvalidLog, NamedRows, Remark, is_missing, lines_of, open_table, pyarrow
+from rarely.logs.tables import InvalidLog, NamedRows, Remark, exact_number, is_missing, lines_of, open_table, pyarrow
 
 WHOLE = ("round", "version", "arm")
 """The columns of whole numbers."""
@@ -249,25 +249,19 @@ def _log_of(table: NamedRows) -> DecisionLog:
 
 
 def _numbers_of(table: NamedRows) -> Arrays:
-    cells: dict[str, list[Any]] = {name: [] for name in table.header if name not in NOTES}
+    cells: dict[str, list[int | float]] = {name: [] for name in table.header if name not in NOTES}
     for number, line in table.lines:
         for name, cell in zip(table.header, line, strict=True):
-            if name in cells:
-                cells[name].append(_number(cell, name, f"{table.unit} {number} of {table.name}"))
+            if name not in cells:
+                continue
+            whole, value = name in WHOLE, exact_number(cell)
+            if value is None and is_missing(cell) and not whole:
+                value = np.nan
+            if value is None or (whole and not (isinstance(value, int) and abs(value) <= LARGEST_WHOLE)):
+                kind = "a whole number" if whole else "a finite number or empty"
+                raise InvalidLog(f"{name} in {table.unit} {number} of {table.name} must be {kind}; got {cell!r}.")
+            cells[name].append(value)
     return {name: np.array(column, np.int64 if name in WHOLE else np.float64) for name, column in cells.items()}
-
-
-def _number(cell: Any, name: str, where: str) -> int | float:
-    try:
-        if name not in WHOLE and (is_missing(cell) or isinstance(cell, str | int | float)):
-            return np.nan if is_missing(cell) else float(cell)
-        whole = int(cell) if isinstance(cell, str) else cell
-        if name in WHOLE and isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) <= LARGEST_WHOLE:
-            return whole
-    except ValueError:
-        pass
-    kind = "a whole number" if name in WHOLE else "a number or empty"
-    raise InvalidLog(f"{name} in {where} must be {kind}; got {cell!r}.")
 
 
 # --- Vowpal Wabbit

@@ -36,7 +36,8 @@ MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
 """Fields that stand for a value that is not known."""
 NAME_LIKE = {"none", "na", "n/a", "null"}
 """Fields among them that may as well be the name of an arm or a class."""
-EXACT = re.compile(r"[+-]?\d{1,320}(\.\d{1,320})?")
+WHOLE = re.compile(r"[+-]?\d{1,320}")
+DECIMAL = re.compile(r"[+-]?\d{1,320}\.\d{1,320}")
 FINER = re.compile(r"[.,]\d{6}(\d+)")
 DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "prob", "probability"} | {
@@ -108,16 +109,15 @@ def finite_number(field: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def exact_number(field: Any) -> int | float | Fraction | None:
-    """Return the same number with all its digits, of which a float has but the first sixteen.
+def exact_number(field: Any) -> int | float | None:
+    """Return the same number, a whole one with all its digits, of which a float has but the first sixteen.
 
-    >>> exact_number("1700000000000000003"), exact_number("0.1"), exact_number(2.5), exact_number("tea")
-    (1700000000000000003, Fraction(1, 10), 2.5, None)
+    >>> exact_number("9007199254740993"), exact_number("0.5"), exact_number("tea")
+    (9007199254740993, 0.5, None)
     """
     number = finite_number(field)
-    if number is None or isinstance(field, float) or not EXACT.fullmatch(text := str(field).strip()):
-        return number
-    return Fraction(text) if "." in text else int(text)
+    whole = number is not None and not isinstance(field, float) and WHOLE.fullmatch(str(field).strip())
+    return int(whole[0]) if whole else number
 
 
 def moment(field: Any) -> int | float | Fraction | None:
@@ -126,9 +126,9 @@ def moment(field: Any) -> int | float | Fraction | None:
     >>> moment(np.datetime64(1700000000000000003, "ns")) == moment("2023-11-14T22:13:20.000000003Z")
     True
     """
-    if (number := exact_number(field)) is not None:
-        return number
     text = field.isoformat() if isinstance(field, date) else str(field).strip()
+    if (number := exact_number(field)) is not None:
+        return Fraction(text) if DECIMAL.fullmatch(text) else number
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -237,15 +237,9 @@ def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
     columns = {}
     for name, values in zip(header, zip(*rows, strict=True), strict=True):
         stated = [None if is_missing(value) else value for value in values]
-        numbers = [None if value is None else _number(value) for value in stated]
+        numbers = [exact_number(value) for value in stated]
         columns[name] = numbers if numbers.count(None) == stated.count(None) else stated
     return columns
-
-
-def _number(field: Any) -> int | float | None:
-    """Return the number in a field: a float, unless it is a whole number that no float is."""
-    number, exact = finite_number(field), exact_number(field)
-    return exact if isinstance(exact, int) and exact != number else number
 
 
 def _open_frame(frame: Any, name: str) -> NamedRows:
@@ -381,7 +375,6 @@ def read_columns(
             raise InvalidLog(f"an encoder must return a row of numbers for each of {len(lines)}; got {encoded.shape}.")
         names = []
     columns, numbers, coded, rows = _read(table, names, roles)
-    words = {name: {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)} for name in names}
     odd = [
         Remark(
             f"Column {name} is taken for a part of the context, though its name suggests something else; ignore it "
@@ -389,7 +382,7 @@ def read_columns(
             "column",
         )
         for name in names
-        if context is None and SUSPICIOUS & words[name]
+        if context is None and SUSPICIOUS & {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
     ]
     if encoded is not None:
         names = [str(name) for name in getattr(encoder, "names", range(encoded.shape[1]))]

@@ -204,11 +204,8 @@ def measure_frontier(
 
 
 def _schedule(kind: ScheduleKind, rounds: int, batches: int, log_ratio: float | None) -> Schedule:
-    if kind == "fixed":
-        return FixedGrid(rounds, batches)
-    if kind == "geometric":
-        return GeometricGrid(rounds, batches)
-    assert log_ratio is not None
+    if kind != "adaptive" or log_ratio is None:
+        return (FixedGrid if kind == "fixed" else GeometricGrid)(rounds, batches)
     return DeterminantTrigger(rounds, batches, log_ratio=float(f"{log_ratio:.3g}"))  # pilots do not know more digits
 
 

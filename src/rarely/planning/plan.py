@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 from rarely import RarelyError, Schedule
 from rarely.extend import IntArray
 from rarely.pages.grid import Grid
-from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point
+from rarely.planning.frontier import CONFIDENCE, MIN_RUNS, Frontier, Point, Verdict
 from rarely.planning.simulate import KINDS, Fit, LogWorld, ScheduleKind, stretches
 from rarely.runs.sealed_json import plain_json
 from rarely.runs.statistics import IntervalEstimate, differences, mean
@@ -100,22 +101,23 @@ class Plan:
 
     def describe(self) -> dict[str, Any]:
         """Return all of it as JSON."""
-        enough = {
-            percent(tolerance): {kind: self._found(tolerance, kind) for kind in KINDS} for tolerance in TOLERANCES
-        }
+        enough: dict[str, Any] = {percent(tolerance): {} for tolerance in TOLERANCES}
+        for tolerance, kind in product(TOLERANCES, KINDS):
+            point, sure, verdicts = self._fewest(tolerance, kind)
+            enough[percent(tolerance)][kind] = {
+                "batches": None if point is None else point.batches,
+                "surely": None if sure is None else sure.batches,
+                "verdicts": {str(count): verdict for count, verdict in verdicts.items()},
+                "schedule": None if point is None else self.frontier.schedule(point, self.horizon).describe(),
+            }
         described = asdict(self) | {"enough": enough, "advice": self.text()}
         described["shares"] = [asdict(share) for share in self.shares]
         return dict(plain_json(described))
 
-    def _found(self, tolerance: float, kind: ScheduleKind) -> dict[str, Any]:
+    def _fewest(self, tolerance: float, kind: ScheduleKind) -> tuple[Point | None, Point | None, dict[int, Verdict]]:
+        """Return the fewest batches of a kind that are enough, those that surely are, and the verdict on each."""
         point, sure = (self.frontier.enough(tolerance, kind, surely=surely) for surely in (False, True))
-        schedule = None if point is None else self.frontier.schedule(point, self.horizon).describe()
-        return {
-            "batches": None if point is None else point.batches,
-            "surely": None if sure is None else sure.batches,
-            "verdicts": {str(count): verdict for count, verdict in self.frontier.verdicts(kind, tolerance).items()},
-            "schedule": schedule,
-        }
+        return point, sure, self.frontier.verdicts(kind, tolerance)
 
     @property
     def shares(self) -> list[Share]:
@@ -129,12 +131,10 @@ class Plan:
 
     def advice(self) -> str:
         """Return the advice, in a few lines."""
-        lines = [self.headline()]
+        lines: list[str | None] = [self.headline()]
         if not self.withheld:
-            if (recipe := self.recipe()) is not None:
-                lines.append(recipe)
-            lines += [f"Within {percent(tolerance)}: {self._each(tolerance)}." for tolerance in TOLERANCES]
-        return "\n".join([*lines, "What this rests on:", *(f"- {note}" for note in self.notes)])
+            lines += [self.recipe(), *(f"Within {percent(each)}: {self._each(each)}." for each in TOLERANCES)]
+        return "\n".join([*filter(None, lines), "What this rests on:", *(f"- {note}" for note in self.notes)])
 
     def headline(self) -> str:
         """Return the fewest batches that are surely close enough, or why there are none; and on what rewards."""
@@ -168,7 +168,7 @@ class Plan:
             )
         enough = frontier.enough(most)
         point = enough or min(
-            frontier.points, key=lambda point: (math.isnan(point.ratio.value), point.ratio.value, point.batches)
+            frontier.points, key=lambda one: (math.isnan(one.ratio.value), one.ratio.value, one.batches)
         )
         if math.isnan(point.ratio.value):
             return f"cannot tell, because {frontier.often} has no regret at all to compare with."
@@ -212,8 +212,7 @@ class Plan:
     def _each(self, tolerance: float) -> str:
         parts = []
         for kind in KINDS:
-            verdicts = self.frontier.verdicts(kind, tolerance)
-            point, sure = (self.frontier.enough(tolerance, kind, surely=surely) for surely in (False, True))
+            point, sure, verdicts = self._fewest(tolerance, kind)
             outside = [count for count, verdict in verdicts.items() if verdict == "outside"]
             if sure is not None:
                 part = f"{kind} surely from B = {sure.batches}"
@@ -246,13 +245,12 @@ def named(point: Point) -> str:
 def above(point: Point, often: str = "an update after every round") -> str:
     """Return how far regret is above that of the schedule compared with, with its interval."""
     low, high, runs = point.ratio.low, point.ratio.high, point.ratio.runs
-    value = f"{point.ratio.value:.2f} times that of {often}"
-    if not math.isfinite(high):
-        few = "one run, so no interval" if runs == 1 else f"{runs} runs, "
-        if runs > 1:
-            few += "so no interval" if runs < 3 else "which differ too much for an interval"
-        return f"{value} ({few})"
-    return f"{value} ({100 * CONFIDENCE:.0f} % interval {low:.2f} to {high:.2f}, {runs} runs)"
+    of = "one run" if runs == 1 else f"{runs} runs"
+    if math.isfinite(high):
+        sure = f"{100 * CONFIDENCE:.0f} % interval {low:.2f} to {high:.2f}, {of}"
+    else:
+        sure = f"{of}, {'so no' if runs < 3 else 'which differ too much for an'} interval"
+    return f"{point.ratio.value:.2f} times that of {often} ({sure})"
 
 
 def _updates(count: int) -> str:
@@ -294,19 +292,15 @@ def measure_present(world: World, rounds: int, seeds: Sequence[int], often: Sequ
     regrets = []
     for seed in seeds:
         if chosen is not None and isinstance(world, LogWorld):
-            regrets.append(_logged_regret(world, chosen, rounds, seed))
+            order, means, _ = world.secret(seeded(seed, 0))
+            arms = chosen[order[:rounds]]
+            logged = np.flatnonzero(arms >= 0)
+            lost = means[logged].max(axis=1) - means[logged, arms[logged]]
+            regrets.append(float(rounds * lost.mean()) if len(logged) else math.nan)
         else:
             parts = stretches(world, seed, rounds)
             regrets.append(float(sum((part.means.max(axis=1) - part.means.mean(axis=1)).sum() for part in parts)))
     return Present(chosen is not None, mean(regrets), differences(regrets, often).interval())
-
-
-def _logged_regret(world: LogWorld, chosen: IntArray, rounds: int, seed: int) -> float:
-    order, means, _ = world.secret(seeded(seed, 0))
-    arms = chosen[order[:rounds]]
-    logged = np.flatnonzero(arms >= 0)
-    lost = means[logged].max(axis=1) - means[logged, arms[logged]]
-    return float(rounds * lost.mean()) if len(logged) else float("nan")
 
 
 @dataclass(frozen=True)
@@ -384,7 +378,7 @@ def possible_gain(frontier: Frontier, present: Present) -> str:
 def update_price(rows: Sequence[Share], frontier: Frontier) -> str:
     """Return a sentence on the first B with most of the gain, and on what the next update is worth."""
     row = next((row for row in rows if row.best >= MOST_OF_GAIN), rows[-1])
-    updates = f"{row.batches - 1} update{'s' if row.batches > 2 else ''}"
+    updates = _updates(row.batches - 1)
     if not row.low > 0:
         runs = frontier.sequential.runs
         return (

@@ -24,7 +24,7 @@ import numpy as np
 
 from rarely import Affine, ArmBlocks, BatchNeuralUCB, EveryRound, FixedGrid, LinUCB, Policy, Schedule
 from rarely.extend import Array, ContextMap, IntArray
-from rarely.extend.checks import check_choice, check_whole
+from rarely.extend.checks import check_choice, check_whole, read_real
 from rarely.extend.provisional import errors
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
@@ -160,11 +160,7 @@ class SimulatedRewards:
 
     def means(self, rounds: IntArray) -> Array:
         features = self.log.features[rounds]
-        answer = self.simulator(features)
-        try:
-            means = np.asarray(answer, np.float64)
-        except (TypeError, ValueError) as error:
-            raise errors.InvalidInput(f"the simulator must give numbers, a mean for every arm; {error}.") from None
+        means = read_real(self.simulator(features), "means of the simulator", errors.InvalidInput)
         if means.shape != (len(rounds), self.log.arms) or not np.isfinite(means).all():
             raise errors.InvalidInput(
                 f"the simulator must give a finite mean for every arm, {(len(rounds), self.log.arms)} of features "

@@ -17,10 +17,14 @@ lines of the proofs, for networks wide enough that the terms in m vanish. d̃ is
 from __future__ import annotations
 
 import math
+import sys
 
 from rarely.extend import DeterminantTrigger
 from rarely.extend.checks import check_not_negative, check_positive, check_whole
 from rarely.theory.dimension import Dimension
+
+LARGEST = math.log(sys.float_info.max)
+"""The logarithm of the largest number."""
 
 
 def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float = 1.0) -> float:
@@ -113,8 +117,9 @@ def adaptive_regret(log_det: float, *, rounds: int, batches: int, log_ratio: flo
     74
     """
     _check(log_det=log_det, rounds=rounds, batches=batches, log_ratio=log_ratio, radius=radius)
-    worst = max(log_ratio, log_det - (batches - 1) * log_ratio)
-    return 2 * max(radius, 0.5) * math.sqrt(2 * rounds * log_det) * _exp(worst / 2)
+    worst = max(log_ratio, log_det - (batches - 1) * log_ratio) / 2
+    growth = math.exp(worst) if worst < LARGEST else math.inf
+    return 2 * max(radius, 0.5) * math.sqrt(2 * rounds * log_det) * growth
 
 
 def fixed_batches(rounds: int) -> int:
@@ -180,10 +185,3 @@ def _growth(dimension: float, rounds: int, arms: int, ridge: float) -> float:
     """Return d̃ log(1 + TK/λ)."""
     _check(dimension=dimension, rounds=rounds, arms=arms, ridge=ridge)
     return dimension * math.log1p(rounds * arms / ridge)
-
-
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
