@@ -78,7 +78,7 @@ kill-test: $(VENV)/.installed $(VENV)/extras/.installed  ## 200 kills of studies
 	FLEETS=200 $(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto tests/cluster/test_random_fleets.py
 
 MINUTES ?= 10
-fuzz: $(VENV)/.installed           ## look for faults for MINUTES=10: random lives, exact fractions, interrupts, mutants
+fuzz: $(VENV)/.installed           ## look for faults for MINUTES=10: random lives, exact fractions, interrupts, forged files, mutants
 	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
 
 docs: $(VENV)/docs/.installed      ## the documentation in build/docs: no warnings, links that lead somewhere, code that runs

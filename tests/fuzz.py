@@ -3,6 +3,7 @@
     algorithm    random configurations against a dense Algorithm 1, and every form of Z against the dense matrix
     bonuses      running bonuses against exact fractions, in any units
     interrupts   a random life, interrupted at random moments, beside a twin that is not
+    forged       files of every kind of policy with a field that nobody saved, loaded and used
     mutants      one operator of the core changed at random: a mutant that passes the tests is printed
 
 Every line says what was tried and from which seed; the first fault ends the search, a surviving mutant does not.
@@ -29,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
+from forged import KINDS, search
 from interrupts import Interrupt
 from rarely import FixedGrid, RarelyError
 from worlds import MAKERS, contexts, rewards
@@ -39,6 +41,8 @@ PROPERTIES = {
     "bonuses": ("tests/laws/test_exact_bonuses.py",),
 }
 EXAMPLES = 100
+FORGERIES = 100
+"""Of each kind of policy in one round of `forged`: 20 rounds are 2000 of each."""
 LIVES, CALLS = 20, 30
 """Lives of policies in one round of `interrupts`, and calls in each."""
 TESTS_OF_A_MUTANT = ("tests/contracts", "tests/laws", "tests/core")
@@ -134,6 +138,15 @@ def _update(policy):
         return None
 
 
+def forged(seed: int) -> str:
+    """Forge files of every kind of policy; load and use them within bounded time and memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in KINDS:
+            if problems := search(kind, Path(folder), seed, FORGERIES):
+                sys.exit("\n".join([*problems, f"forged {kind}, seed {seed}: a fault"]))
+    return f"{len(KINDS)} kinds, {FORGERIES} files each"
+
+
 def mutants(seed: int) -> str:
     """Change one operator of the core, and see whether its tests notice."""
     chance = random.Random(seed)
@@ -166,7 +179,8 @@ def mutants(seed: int) -> str:
 def main() -> None:
     """Try the kinds in turn until the time is over."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    kinds = (*PROPERTIES, "interrupts", "mutants")
+    searches = {"interrupts": interrupts, "forged": forged, "mutants": mutants}
+    kinds = (*PROPERTIES, *searches)
     parser.add_argument("kinds", nargs="*", default=kinds, help=f"of {', '.join(kinds)}; all without any")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None, help="to try the same again")
@@ -177,7 +191,7 @@ def main() -> None:
     end, tried = time.monotonic() + 60 * asked.minutes, Counter()
     while not tried or time.monotonic() < end:
         for kind in asked.kinds:
-            found = {"interrupts": interrupts, "mutants": mutants}.get(kind)
+            found = searches.get(kind)
             said = properties(kind, seed) if found is None else found(seed)
             print(f"{kind}, seed {seed}: {said}", flush=True)
             tried[kind] += 1

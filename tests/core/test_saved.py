@@ -2,6 +2,8 @@
 
 import math
 import re
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -143,16 +145,15 @@ def test_a_name_stands_for_one_thing():
         Fields("part", {"a": 1}, {"a": np.zeros(1)})
 
 
-def test_null_text_and_lists_are_read():
+def test_null_and_text_are_read():
     with fields(a=None, b="0f", c=[1, "x"], d={"any": 1}) as saved:
         assert saved.is_null("a")
         assert saved.text("b") == "0f"
-        assert saved.listed("c") == [1, "x"]
+        assert saved.value("c") == [1, "x"]
         assert saved.value("d") == {"any": 1}
     saved = fields(b="0f\n", c=1, d=np.zeros((2, 1)))
-    for read in (lambda: saved.text("c"), lambda: saved.listed("b")):
-        with refused("must hold"):
-            read()
+    with refused("must hold text in part.c"):
+        saved.text("c")
     assert not saved.is_null("c")
     assert not saved.is_null("d")
     for read in (saved.is_null, saved.value):
@@ -164,6 +165,62 @@ def test_the_rest_is_what_nothing_has_read():
     with fields(a=1, b="x", c=None) as saved:
         assert saved.whole("a") == 1
         assert saved.rest() == {"b": "x", "c": None}
+
+
+class Part(NamedTuple):
+    count: int
+    share: float | None = None
+    names: tuple[str, ...] = ()
+
+
+@dataclass
+class Whole:
+    parts: tuple[Part, ...]
+    first: tuple[int, str]
+    kept: bool = True
+
+
+def test_values_are_read_by_their_annotations():
+    parts = [[3, 0.5, ["a"]], {"count": 0, "share": None, "names": []}]
+    with fields(parts=parts, first=[1, "x"]) as saved:
+        assert saved.made(Whole, kept=False) == Whole((Part(3, 0.5, ("a",)), Part(0)), (1, "x"), kept=False)
+    with fields(one=2**63 - 1, other=7, none=float("nan")) as saved:
+        assert saved.of("one", int) == 2**63 - 1
+        assert saved.of("other", float) == 7
+        assert math.isnan(saved.alike("none", 0))
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ([[3, 0.5, "a"]], "must hold a list in part.parts.0.names, not 'a'"),
+        ([[3, 0.5]], "must hold fields in part.parts.0, not [3, 0.5]"),
+        ([[True, None, []]], "a whole number from 0 to 9223372036854775807 in part.parts.0.count, not True"),
+        ([[-1, None, []]], "in part.parts.0.count, not -1"),
+        ([[2**63, None, []]], "in part.parts.0.count"),
+        ([[1.0, None, []]], "in part.parts.0.count"),
+        ([[1, 10**400, []]], "must hold a number in part.parts.0.share"),
+        ([{"count": 1, "names": []}], "must hold part.parts.0.share, but does not"),
+        ([{"count": 1, "share": None, "names": [], "x": 1}], "holds part.parts.0.x, which this version does not know"),
+        ({"0": [1, None, []]}, "must hold a list in part.parts"),
+    ],
+)
+def test_values_with_another_field_are_refused_by_its_name(parts, sentence):
+    with refused(sentence):
+        fields(parts=parts, first=[1, "x"], kept=True).made(Whole)
+    with refused("a list of 2 values in part.first"):
+        fields(parts=[], first=[1], kept=True).made(Whole)
+
+
+def test_ranges_are_kept():
+    saved = fields(a=-1, b=2**53 + 1, c=0.0)
+    for read in (lambda: saved.whole("a"), lambda: saved.whole("b"), lambda: saved.number("c", above=0.0)):
+        with refused("must hold"):
+            read()
+    assert saved.whole("a", -1) == -1
+    assert saved.number("c", 0.0) == 0
+    with refused("must hold two of a kind in part"):
+        saved.check(False, "two of a kind")
 
 
 def test_long_values_are_cut_short():

@@ -162,6 +162,9 @@ def test_what_was_not_packed_is_refused():
         BatchNeuralUCB(schedule=OnDemand(), depth=3, **ROWS.settings)
     with pytest.raises(InvalidInput, match="start from the initial weights"):
         BatchNeuralUCB(schedule=OnDemand(), training=Training(steps=5, warm_start=True), **ROWS.settings)
+    for spread in (np.array([2.0, 1.0]), np.array([1e-320, 1.0])):
+        with pytest.raises(InvalidInput, match="spread 1 of the columns"):
+            SparseRows(np.zeros(2), spread, columns=3)
     for wrong in ({"columns": 0, "nonzeros": 1}, {"columns": 5, "nonzeros": 0}):
         with pytest.raises(InvalidInput):
             SparseRows.of(**wrong)

@@ -131,4 +131,4 @@ class Dual(Covariance):
         self.read_counts(saved)
         self._factor = GrowingCholesky.read(saved, "factor", self.rounds)
         self._factor.jitters = saved.whole("jitters")
-        self.frozen_rounds = saved.whole("frozen_rounds")
+        self.frozen_rounds = saved.whole("frozen_rounds", most=self.rounds)

@@ -251,7 +251,9 @@ class CovarianceFactory:
         """Return the saved Z."""
         with saved:
             covariance = self._new(saved.text("form"), widths)
-            covariance.running_unit, covariance.frozen_unit = saved.number("running_unit"), saved.number("frozen_unit")
+            covariance.running_unit, covariance.frozen_unit = (
+                saved.number(f"{which}_unit", above=0.0) for which in ("running", "frozen")
+            )
             covariance.read(saved)
         return covariance
 

@@ -407,8 +407,8 @@ class ContextReader:
     def restored(self, saved: Fields) -> ContextReader:
         """Return the saved reader; this one has read nothing."""
         with saved:
-            columns, arms = saved.value("columns"), saved.value("arms")
-            return replace(self, columns=None if columns is None else tuple(columns), arms=arms)
+            arms = None if saved.is_null("arms") else saved.whole("arms", SEVERAL)
+            return replace(self, columns=saved.of("columns", tuple[str, ...] | None), arms=arms)
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:

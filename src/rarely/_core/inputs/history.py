@@ -39,9 +39,11 @@ from rarely._core.errors import (
 from rarely._core.growable_array import all_finite, all_true, appended, changed, shallow
 from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.inputs.forgetting import Forgetting, forgetting_from
-from rarely._core.saving.fields import Fields
+from rarely._core.saving.fields import LARGEST_COUNT, Fields
 from rarely._core.types import Array, Arrays, BoolArray, Decision, IntArray, forwarded
 
+MOST_ARMS = 2**24
+"""More arms than a round can have."""
 LOGGED = -1
 """The version, and the arm, of a row that came from a log."""
 Late = Literal["raise", "count"]
@@ -153,8 +155,12 @@ class KeptRows:
     def restored(cls, saved: Fields) -> KeptRows:
         """Return the saved value."""
         with saved:
-            old, rewards = saved.array("old", (None,), "int"), RewardSums(*saved.listed("dropped_rewards"))
-            return cls(old=old, rewards=rewards, **saved.rest())
+            old, rewards = saved.array("old", (None,), "int"), saved.of("dropped_rewards", RewardSums)
+            kept = saved.made(cls, old=old, rewards=rewards)
+            rises = not len(old) or (old[0] >= 0 and (np.diff(old) > 0).all() and old[-1] < kept.start)
+            saved.check(kept.start <= LARGEST_COUNT and rises, "rising rows before the first that was never dropped")
+            saved.check(rewards.count <= kept.dropped, "no more dropped rewards than dropped rows")
+        return kept
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -599,11 +605,17 @@ class History:
             arrivals = saved.array("arrivals", (None,), "int")
             other = shallow(self)
             other.logged, other.forgetting = saved.whole("logged"), forgetting_from(saved.value("forgetting"))
-            other._lives = tuple((row, life) for row, life in saved.listed("lives"))
+            other._lives = saved.of("lives", tuple[tuple[int, str], ...])
+            there = np.array_equal(np.sort(arrivals), np.flatnonzero(~np.isnan(rewards)))
+            saved.check(there, "each row that has a reward once in arrivals,")
+            known = not rows or (arms.min() >= LOGGED and arms.max() < MOST_ARMS and versions.min() >= LOGGED)
+            saved.check(known, f"arms from -1 to {MOST_ARMS} and versions from -1 on")
             other._append(contexts, arms, versions, np.stack(columns, axis=1))
             other._record(arrivals, rewards[arrivals])
-            other._kept = KeptRows.restored(saved.inner("kept"))
-            other.total = rows + other._kept.dropped
+            other._kept = kept = KeptRows.restored(saved.inner("kept"))
+            other.total = rows + kept.dropped
+            fits = other.logged <= other.total and len(kept.old) <= rows and kept.settled <= other.arrived
+            saved.check(fits, "no more logged, kept or settled rows than rows")
         return other
 
 

@@ -375,8 +375,9 @@ class ContextScale:
         if self.moments is None:  # it was given, and is part of the settings
             return self
         affine = Affine(parts["center"], parts["spread"], constant)
-        moments, follows, clips = Moments.restored(saved, dim), saved.flag("follows"), saved.flag("clips")
-        return ContextScale(affine, moments, saved.array("settled", None, "bool"), follows, clips)
+        moments, settled = Moments.restored(saved, dim), saved.array("settled", None, "bool")
+        saved.check(settled.shape in ((), (dim,)), "one flag in settled, or one for each column,")
+        return ContextScale(affine, moments, settled, saved.flag("follows"), saved.flag("clips"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,4 +405,4 @@ class RewardScale:
     @classmethod
     def restored(cls, saved: Fields) -> RewardScale:
         """Return the saved scale."""
-        return cls(saved.number("reward_center"), saved.number("reward_spread"))
+        return cls(saved.number("reward_center"), saved.number("reward_spread", above=0.0))

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely._core.errors import InvalidContexts, check_whole, shown
+from rarely._core.errors import InvalidContexts, InvalidInput, check_whole, shown
 from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.inputs.scaling import Standardising, check_dim
 from rarely._core.types import Array, IntArray
@@ -53,6 +53,8 @@ class SparseRows(Standardising):
         super().__post_init__()
         check_dim(self.columns)
         check_whole("numbers of a packed context, columns and values,", self.dim, 2)
+        if self.dim % 2 or self.center.any() or (self.spread[: self.dim // 2] != 1).any():
+            raise InvalidInput("SparseRows must have center 0, and spread 1 of the columns; make it by SparseRows.of.")
 
     @cached_property
     def scaled_dim(self) -> int:

@@ -357,7 +357,7 @@ class Learner(ABC):
         """Return the saved value, in the place of this one, which knows nothing yet."""
         numbers, arrays = self.state()
         with saved:
-            values = {name: saved.value(name) for name in numbers}
+            values = {name: saved.alike(name, number) for name, number in numbers.items()}
             values |= {
                 name: saved.array(name, (None,) * array.ndim, missing=self.takes_missing)
                 for name, array in arrays.items()

@@ -232,6 +232,11 @@ class SparseLinearLearner(Learner):
             return FitResult(self, "the ridge estimate overflows: the rewards are too large")
         return FitResult(changed(self, coefficients=estimate))
 
+    def restored(self, saved: Fields) -> SparseLinearLearner:
+        with saved:
+            numbers = {name: saved.alike(name, number) for name, number in self.state()[0].items()}
+            return replace(self, coefficients=saved.array("coefficients", self.coefficients.shape), **numbers)
+
 
 def conjugate_gradients(
     product: Callable[[Array], Array], target: Array, diagonal: Array, start: Array

@@ -36,7 +36,6 @@ import numpy as np
 
 from rarely._core.errors import DriftWarning, ForgettingWarning, OutlierWarning, RejectedWarning, ScheduleWarning
 from rarely._core.inputs.history import History
-from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Described, IntArray
 
 if TYPE_CHECKING:
@@ -170,13 +169,6 @@ class Expectations(Described):
                     f"have no reward, {now.mean:.0%} against {before.mean:.0%} before"
                 ), self
         return "", replace(self, missing=before.merge(now))
-
-    @classmethod
-    def restored(cls, saved: Fields) -> Expectations:
-        """Return the saved expectations."""
-        values = saved.rest()
-        moments = {name: Moments(*values[name]) for name in ("errors", "squares", "missing")}
-        return cls(**values | moments | {"raised": tuple(values["raised"])})
 
 
 def _bound(now: Moments, before: Moments, extra: float = 0.0, tests: int = 1) -> float:

@@ -32,7 +32,7 @@ from rarely._core.model.shared_row import SharedRow
 from rarely._core.model.sparse_features import values_and_factors
 from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, TrainingSet
 from rarely._core.policies.options import TUNED_ROWS
-from rarely._core.saving.fields import DType, Fields
+from rarely._core.saving.fields import LARGEST_WHOLE, DType, Fields
 from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, train
 from rarely._core.training.sgd import train_singly
 from rarely._core.training.watch import UNWATCHED, Watch
@@ -194,7 +194,7 @@ class NetworkLearner(ScaledLearner):
             weights=layers("weights"),
             scale=self.scale.restored(saved),
             rewards=RewardScale.restored(saved),
-            plan=replace(self.plan, seed=saved.whole("shuffle_seed")),
+            plan=replace(self.plan, seed=saved.whole("shuffle_seed", most=LARGEST_WHOLE)),
             direction=layers("direction", precision) if "direction0" in saved else None,
         )
 

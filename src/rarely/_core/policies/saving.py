@@ -129,10 +129,9 @@ def restored_state(
         current,
         learner=current.learner.restored(saved.inner("learner")),
         covariance=factory.restored(current.learner.widths, saved.inner("covariance")),
-        radius=saved.number("radius"),
+        radius=saved.number("radius", 0.0),
         override=_restored_override(current, saved),
     )
-    lists = ("rescaled", "alarms")
     generator = generator_from(saved.value("generator"))
     state = PolicyState(
         current,
@@ -140,14 +139,16 @@ def restored_state(
         history,
         generator.bit_generator.state,
         new.reader.restored(saved.inner("reader")),
-        tuple(UpdateRecord(**row | {name: tuple(row[name]) for name in lists}) for row in saved.listed("updates")),
-        ArmStats(**saved.value("arm_stats")),
+        saved.of("updates", tuple[UpdateRecord, ...]),
+        saved.of("arm_stats", ArmStats),
         saved.whole("learned"),
-        tuple(PolicyEvent(**row) for row in saved.listed("events")),
+        saved.of("events", tuple[PolicyEvent, ...]),
         saved.whole("lost"),
         saved.whole("most_arms"),
-        Expectations.restored(saved.inner("expectations")),
+        saved.of("expectations", Expectations),
     )
+    fits = state.learned <= history.arrived and state.clock.base_round <= history.rounds
+    saved.check(fits, "no more rewards that were learned from than arrived, and a batch that has begun")
     return state, generator
 
 
@@ -158,7 +159,10 @@ def _restored_override(new: Version, saved: Fields) -> ScoreOverride | None:
         raise SnapshotError(
             "holds scores of single arms, which a policy with its settings does not keep. Use a backup."
         )
-    return new.override.restored(saved.inner("own"))
+    own = saved.inner("own")
+    for name, usual in new.override.state()[0].items():
+        own.of(name, type(usual))  # whatever else `restored` asks of them
+    return new.override.restored(own.again())
 
 
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None, model: Any = None) -> Any:

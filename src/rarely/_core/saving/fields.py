@@ -1,20 +1,21 @@
-"""The saved fields of a part of a policy, read one by one: each with its kind and its shape.
+"""The saved fields of a part of a policy, read one by one: each with its kind, its range and its shape.
 
     with Fields("covariance", numbers, arrays) as saved:
         rounds = saved.whole("rounds")
         matrix = saved.array("matrix", (p, p))
 
-A field that is missing, of another kind, or left over at the end is a `SnapshotError`. Its sentence
-continues after the path of the file, which `load` puts before it.
+A field that is missing, of another kind or beyond its range, or left over at the end is a `SnapshotError`. Its sentence
+continues after the path of the file, which `load` puts before it. A dataclass is read by its annotations (`made`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from numbers import Integral, Real
-from types import TracebackType
-from typing import Any, Literal
+from types import NoneType, TracebackType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,12 @@ from rarely._core.types import Arrays
 Shape = tuple[int | None, ...]
 """None stands for any length."""
 DType = Literal["float", "single", "int", "bool"]
+T = TypeVar("T")
+LARGEST_COUNT, LARGEST_WHOLE = 2**53, 2**63 - 1
+"""The most that anything is counted to, and the largest whole number of 64 bits."""
+_PLAIN: dict[Any, tuple[type, ...]] = {kind: (kind,) for kind in (str, bool, int, float)}
+_PLAIN |= {float | None: (float, NoneType), int | None: (int, NoneType)}
+"""Types of values that need no other check, by annotation."""
 _DTYPES: dict[DType, str] = {"float": "float64", "single": "float32", "int": "int64", "bool": "bool"}
 
 
@@ -87,24 +94,79 @@ class Fields:
         """Return text."""
         return str(self._typed(name, str, "text"))
 
-    def listed(self, name: str) -> list[Any]:
-        """Return a JSON list."""
-        return list(self._typed(name, list, "a list"))
-
     def rest(self) -> dict[str, Any]:
         """Return everything that JSON has and nothing has read yet, by name."""
         return {name: self._taken(name) for name in self._numbers if name in self._unread}
 
-    def number(self, name: str) -> float:
-        """Return a finite number."""
-        value = self._typed(name, Real, "a finite number")
-        if not math.isfinite(value):
-            raise self._wrong(name, "a finite number", shown(value))
-        return float(value)
+    def made(self, kind: Callable[..., T], **known: Any) -> T:
+        """Return a dataclass or named tuple of saved fields, each as its annotation says, besides what is `known`."""
+        read = {name: self.of(name, hint) for name, hint in _annotations(kind).items() if name not in known}
+        return kind(**known, **read)
 
-    def whole(self, name: str) -> int:
-        """Return a whole number."""
-        return int(self._typed(name, Integral, "a whole number"))
+    def of(self, name: str, kind: Any) -> Any:
+        """Return a field of the kind of an annotation: flags, texts, numbers, counts, None, tuples and values of these.
+
+        >>> Fields("own", {"ages": [3, 4], "name": None}, {}).of("ages", tuple[int, ...])
+        (3, 4)
+        """
+        value = self._taken(name)
+        # A policy may have thousands of records, each of many fields, and most are plainly what they must be.
+        if type(value) in _PLAIN.get(kind, ()) and (type(value) is not int or 0 <= value <= LARGEST_WHOLE):
+            return value
+        if (options := [option for option in get_args(kind) if option is not NoneType]) and NoneType in get_args(kind):
+            if value is None:
+                return None
+            (kind,) = options
+        if get_origin(kind) is tuple:
+            return self._tuple(name, value, get_args(kind))
+        if kind in (bool, str):
+            return self._checked(name, value, isinstance(value, kind), "true or false" if kind is bool else "text")
+        numeric = isinstance(value, Real) and not isinstance(value, bool)
+        if kind is float:
+            return self._checked(name, value, numeric and _is_float(value), "a number")
+        if kind is int:
+            whole = isinstance(value, int) and numeric and 0 <= value <= LARGEST_WHOLE
+            return self._checked(name, value, whole, f"a whole number from 0 to {LARGEST_WHOLE}")
+        names = _annotations(kind)
+        if isinstance(value, list) and len(value) == len(names):
+            value = dict(zip(names, value, strict=True))
+        with Fields(self._named(name), value, {}) as inner:
+            return inner.made(kind)
+
+    def alike(self, name: str, usual: Any) -> Any:
+        """Return a flag, text or number in the place of `usual`, which says which of these it must be."""
+        return self.of(name, type(usual) if isinstance(usual, bool | str) else float)
+
+    def again(self) -> Fields:
+        """Return the fields as if none had been read."""
+        return Fields(self.place, self._numbers, self._arrays)
+
+    def _tuple(self, name: str, value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+        several = kinds[-1] is Ellipsis
+        fits = isinstance(value, list) and (several or len(value) == len(kinds))
+        items = self._checked(name, value, fits, "a list" if several else f"a list of {len(kinds)} values")
+        if not items:
+            return ()
+        kinds = (kinds[0],) * len(items) if several else kinds
+        inner = Fields(self._named(name), {str(i): item for i, item in enumerate(items)}, {})
+        return tuple(inner.of(str(i), each) for i, each in enumerate(kinds))
+
+    def check(self, holds: Any, wanted: str) -> None:
+        """Raise SnapshotError unless the fields fit each other as they must; the sentence says how."""
+        if not holds:
+            raise SnapshotError(f"must hold {wanted}{f' in {self.place}' if self.place else ''}. Use a backup.")
+
+    def number(self, name: str, least: float = -math.inf, *, above: float = -math.inf) -> float:
+        """Return a finite number of this range."""
+        value = self._typed(name, Real, "a finite number")
+        fits = _is_float(value) and math.isfinite(value) and value >= least and value > above
+        limit = f" above {above:g}" if above > -math.inf else f" of at least {least:g}" if least > -math.inf else ""
+        return float(self._checked(name, value, fits, f"a finite number{limit}"))
+
+    def whole(self, name: str, least: int = 0, most: int = LARGEST_COUNT) -> int:
+        """Return a whole number of this range, a count if nothing else is said."""
+        value = self._typed(name, Integral, wanted := f"a whole number from {least} to {most}")
+        return int(self._checked(name, value, least <= value <= most, wanted))
 
     def flag(self, name: str) -> bool:
         """Return true or false."""
@@ -125,7 +187,11 @@ class Fields:
 
     def _typed(self, name: str, kind: type, wanted: str) -> Any:
         value = self._taken(name)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        fits = isinstance(value, kind) and (not isinstance(value, bool) or kind is bool)
+        return self._checked(name, value, fits, wanted)
+
+    def _checked(self, name: str, value: Any, fits: bool, wanted: str) -> Any:
+        if not fits:
             raise self._wrong(name, wanted, shown(value))
         return value
 
@@ -143,6 +209,22 @@ class Fields:
 
     def _wrong(self, name: str, wanted: str, got: str) -> SnapshotError:
         return SnapshotError(f"must hold {wanted} in {self._named(name)}, not {got}. Use a backup.")
+
+
+@lru_cache(maxsize=64)
+def _annotations(kind: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass or named tuple, and their kinds."""
+    names = getattr(kind, "__dataclass_fields__", None) or kind._fields
+    return {name: hint for name, hint in get_type_hints(kind).items() if name in names}
+
+
+def _is_float(value: Any) -> bool:
+    """Return whether a number is one of 64 bits, or infinite, or NaN."""
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def _shape(shape: Shape) -> str:
