@@ -23,6 +23,7 @@ from rarely.offpolicy import (
     write_log,
 )
 from rarely.offpolicy.estimates import stages
+from rarely.offpolicy.sample import Sample
 
 logs = st.builds(
     made,
@@ -492,6 +493,16 @@ def test_the_old_rule_is_estimated_without_probabilities_that_the_log_does_not_k
         assert gain.low < 4.5 < gain.high
         assert (loss.value, loss.error) == pytest.approx((-gain.value, gain.error))
         assert gain.error < 2 * difference(full, best, full.probabilities, estimator=estimator).error + 0.1
+
+
+def test_the_spread_of_weights_is_that_of_many_draws_or_not_known():
+    part, whole = propensities_only()
+    target = np.tile([0.2, 0.3, 0.5], (len(whole), 1))
+    rng, chances = np.random.default_rng(1), np.array([0.7, 0.25, 0.05])
+    draws = (target[0] / chances)[rng.choice(3, 10**6, p=chances)]
+    assert Sample.of(whole, target).variance == pytest.approx(draws.var(), rel=0.01)
+    assert np.isnan(Sample.of(part, target).variance)
+    assert Sample.of(whole, whole.probabilities).variance == pytest.approx(0.0)
 
 
 def test_targets_whose_probabilities_are_known_need_no_others_of_the_log():

@@ -280,7 +280,7 @@ def against_holdout(log: DecisionLog, *, level: float = 0.95) -> Estimate:
     error = math.sqrt(decided.var(ddof=1) / len(decided) + drawn.var(ddof=1) / len(drawn))
     weights = np.where(marked, 1 / len(drawn), 1 / len(decided)) * len(rewards)
     numbers = (value, error, normal(value, error, intervals.deviations(level)), level, None)
-    return _estimate(numbers, weights, _note_on_log(log))
+    return _estimate(numbers, weights, log)
 
 
 def _of_one(
@@ -303,12 +303,11 @@ def _of_one(
     return _estimate(
         (terms.value, error, interval, level, within),
         terms.weights,
-        _note_on_log(log),
-        _note_on_target(sample),
+        log,
+        _note_on_target(sample, spread=span is None and estimator == "ips"),
         _note_on_rewards(terms.weights, terms.rewards, error, None if span is None else within),
         _note_on_value(terms.value, within),
         _note_on_weights(terms.weights) if span is None else "",
-        _note_on_spread(sample) if span is None and estimator == "ips" else "",
     )
 
 
@@ -326,22 +325,24 @@ def _of_two(
         residuals = one.residuals if estimator == "dr" else around_mean(np.abs(weights), one.rewards)
         widest = max(error, intervals.pooled_error(weights, residuals, distance))
         interval = cut(normal(value, widest, z), (-distance, distance))
-    named = [*zip(samples, ("target a", "target b"), strict=True)]
-    spread = named if within is None and estimator == "ips" else []
+    spread = within is None and estimator == "ips"
     return _estimate(
         (value, error, interval, level, within),
         np.abs(weights),
-        _note_on_log(log),
-        *(_note_on_target(sample, name) for sample, name in named),
+        log,
+        *(_note_on_target(sample, f"target {name}", spread=spread) for sample, name in zip(samples, "ab", strict=True)),
         _note_on_rewards(weights, one.rewards, error, within),
         _note_on_weights(weights) if within is None else "",
-        *(_note_on_spread(sample, name) for sample, name in spread),
     )
 
 
-def _estimate(numbers: tuple[float, float, Range, float, Range | None], weights: Array, *sentences: str) -> Estimate:
+def _estimate(
+    numbers: tuple[float, float, Range, float, Range | None], weights: Array, log: DecisionLog, *notes: str
+) -> Estimate:
     value, error, (low, high), level, within = numbers
-    note = " ".join(filter(None, sentences))
+    why = f"; in {len(log.overrides)} of them a person gave another arm than the one decided" if log.overrides else ""
+    missing = f"{log.missing} of {len(log)} rounds have no reward and are left out{why}." if log.missing else ""
+    note = " ".join(filter(None, (missing, *notes)))
     rounds, largest = effective(weights), float(weights.max())
     return Estimate(value, error, low, high, level, len(weights), rounds, largest, note, within)
 
@@ -438,49 +439,35 @@ def _read_predictions(model: Any, log: DecisionLog) -> Array:
 # largest terms has a wide interval, and one that did not looks even.
 
 
-def _note_on_log(log: DecisionLog) -> str:
-    """Say how many rewards are missing, and how many of them because a person gave another arm."""
-    why = f"; in {len(log.overrides)} of them a person gave another arm than the one decided" if log.overrides else ""
-    return f"{log.missing} of {len(log)} rounds have no reward and are left out{why}." if log.missing else ""
+def _note_on_target(sample: Sample, name: str = "target", *, spread: bool = False) -> str:
+    """Say if the target may have learned from the rounds that judge it, or if its weights do not average 1.
 
-
-def _note_on_target(sample: Sample, name: str = "target") -> str:
-    """Say if the target wants arms that the log hardly chose, or may have learned from the rounds that judge it."""
-    n = len(sample.weights)
-    learned = (
-        f"The {name} had {sample.learned} of these {n} rounds when it was last updated: it may have learned from their "
-        "rewards, and the estimate is then too good. Judge it by rounds that came later."
-    )
-    off = (
-        f"The weights of the {name} average {sample.weights.mean():.2f} where 1 is expected, "
-        f"{abs(sample.deviations):.0f} standard errors away: "
-    )
-    if sample.deviations < 0:
-        off += (
-            "it wants arms that the log had next to no chance to choose, and what they pay is not in this estimate, or "
-            "the probabilities on record are wrong. Log with an exploration, as Mixture(0.05)."
+    `spread`: those of ips must spread as the probabilities let expect, too.
+    """
+    weights, off = sample.weights, sample.deviations
+    said = []
+    if sample.learned:
+        said.append(
+            f"The {name} had {sample.learned} of these {len(weights)} rounds when it was last updated: it may have "
+            "learned from their rewards, and the estimate is then too good. Judge it by rounds that came later."
         )
-    else:
-        off += "the probabilities on record are too small for how often the arms were chosen."
-    said = (learned if sample.learned else "", off if abs(sample.deviations) > MAX_DEVIATIONS else "")
-    return " ".join(filter(None, said))
-
-
-def _note_on_spread(sample: Sample, name: str = "target") -> str:
-    """Say of ips if weights that the log has not met would make its interval wider, unless another note does."""
-    weights, off = sample.weights, abs(sample.deviations)
-    if effective(weights) < MIN_EFFECTIVE_ROUNDS or off > MAX_DEVIATIONS:
-        return ""
-    if weights.var() < LEAST_SPREAD * sample.variance:
-        seen = f"spread {weights.std():.3g} where {math.sqrt(sample.variance):.3g} is expected of the probabilities"
-    elif off > MAX_IPS_DEVIATIONS:
-        seen = f"average {weights.mean():.2f} where 1 is expected, {off:.1f} standard errors away"
-    else:
-        return ""
-    return (
-        f"The weights of the {name} {seen}: its largest were hardly met, and the interval of ips may be too short. "
-        "snips and dr depend less on that."
-    )
+    average = f"The weights of the {name} average {weights.mean():.2f} where 1 is expected, "
+    unmet = "its largest were hardly met, and the interval of ips may be too short. snips and dr depend less on that."
+    if abs(off) > MAX_DEVIATIONS:
+        wrong = "the probabilities on record are too small for how often the arms were chosen."
+        if off < 0:
+            wrong = (
+                "it wants arms that the log had next to no chance to choose, and what they pay is not in this "
+                "estimate, or the probabilities on record are wrong. Log with an exploration, as Mixture(0.05)."
+            )
+        said.append(f"{average}{abs(off):.0f} standard errors away: {wrong}")
+    elif spread and effective(weights) >= MIN_EFFECTIVE_ROUNDS:  # of fewer another note speaks
+        if weights.var() < LEAST_SPREAD * sample.variance:
+            expected = f"{math.sqrt(sample.variance):.3g} is expected of the probabilities"
+            said.append(f"The weights of the {name} spread {weights.std():.3g} where {expected}: {unmet}")
+        elif abs(off) > MAX_IPS_DEVIATIONS:
+            said.append(f"{average}{abs(off):.1f} standard errors away: {unmet}")
+    return " ".join(said)
 
 
 def _note_on_weights(weights: Array) -> str:

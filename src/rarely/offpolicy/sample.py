@@ -91,7 +91,7 @@ class Sample:
         with np.errstate(over="ignore"):
             weights = chances[each, arms] / logging[each, arms]
             size = len(weights) * float(np.square(weights).sum())
-            squares = np.divide(np.square(chances), logging, out=np.zeros_like(chances), where=logging > 0).sum(axis=1)
+            squares = np.divide(np.square(chances), logging, out=np.zeros_like(chances), where=logging != 0).sum(axis=1)
         if not math.isfinite(size):
             i = weights.argmax()
             raise InvalidLog(

@@ -349,30 +349,28 @@ def shares_of(frontier: Frontier, present: Present) -> list[Share]:
     return rows
 
 
-def share_table(rows: Sequence[Share]) -> Grid:
-    """Return the shares as a table."""
+def worth_of(rows: Sequence[Share], frontier: Frontier, present: Present) -> tuple[str, Grid, str]:
+    """Return what the shares are of, their table, and what the next update is worth in a sentence."""
     body = []
     for row in rows:
         shares = [percent(row.shares[kind]) if kind in row.shares else "–" for kind in KINDS]
         worth = "–" if row.next is None else f"{row.next:.3g}"
         body.append([str(row.batches), str(row.batches - 1), *shares, _share_interval(row), worth])
-    return Grid(["B", "updates", *KINDS, "interval of the best", "one update more is worth"], body, numbers=0)
-
-
-def share_lines(rows: Sequence[Share], frontier: Frontier, present: Present) -> list[str]:
-    """Return the table in lines, after what its shares are of and before the price in a sentence."""
-    if not rows:
-        return [f"Updates have nothing to gain here: {present.name} has no more regret than {frontier.often}."]
-    return [possible_gain(frontier, present), *share_table(rows).lines(), update_price(rows, frontier)]
-
-
-def possible_gain(frontier: Frontier, present: Present) -> str:
-    """Return what the shares are of."""
+    table = Grid(["B", "updates", *KINDS, "interval of the best", "one update more is worth"], body, numbers=0)
     possible = present.regret.value - frontier.sequential.value
-    return (
+    above = (
         f"Share of the possible gain, which is the {possible:.4g} of reward that {frontier.often} is better than "
         f"{present.name} over {frontier.rounds} rounds:"
     )
+    return above, table, update_price(rows, frontier)
+
+
+def share_lines(rows: Sequence[Share], frontier: Frontier, present: Present) -> list[str]:
+    """Return the same in lines, or the line that there is nothing to gain."""
+    if not rows:
+        return [f"Updates have nothing to gain here: {present.name} has no more regret than {frontier.often}."]
+    above, table, price = worth_of(rows, frontier, present)
+    return [above, *table.lines(), price]
 
 
 def update_price(rows: Sequence[Share], frontier: Frontier) -> str:

@@ -19,7 +19,7 @@ from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import INK, inline
 from rarely.planning.frontier import CONFIDENCE, Frontier, Point
-from rarely.planning.plan import REWARDS, TOLERANCES, Plan, possible_gain, share_table, update_price
+from rarely.planning.plan import REWARDS, TOLERANCES, Plan, worth_of
 from rarely.planning.simulate import KINDS
 from rarely.planning.trial import TrialPlan
 from rarely.runs.statistics import IntervalEstimate
@@ -58,16 +58,13 @@ def _write(folder: Path, described: dict[str, Any], picture: str, page: str) -> 
 
 def render_page(plan: Plan, picture: str) -> str:
     """Return the plan as one HTML file, with the figure inside."""
-    worth = None
-    if rows := plan.shares:
-        above, price = possible_gain(plan.frontier, plan.present), update_price(rows, plan.frontier)
-        worth = {"above": above, "shares": share_table(rows), "price": price}
+    rows = plan.shares
     advice, _, _ = plan.advice().partition("What this rests on:\n")
     return render(
         "rarely.planning",
         "plan.html",
         title=f"Updates for {plan.horizon} rounds of {plan.arms} arms",
-        worth=worth,
+        worth=worth_of(rows, plan.frontier, plan.present) if rows else None,
         advice=[(line.startswith(PASTE), line.removeprefix(PASTE)) for line in advice.splitlines()],
         picture=inline(picture, CAPTION),
         caption=CAPTION,
