@@ -183,10 +183,11 @@ def join(folder: Path, rounds: int) -> None:
     order = np.random.default_rng(0).permutation(rounds)
     for b, start in enumerate(range(0, rounds, BLOCK)):
         ids = np.arange(start, min(start + BLOCK, rounds))
-        parquet.write_table(pa.table({"id": ids}), folder / "out" / f"block-{b:08d}.parquet")
+        block = pa.table({"id": ids}).replace_schema_metadata({"rarely": "", "crc": "00000000"})
+        parquet.write_table(block, folder / "out" / f"block-{b:08d}.parquet")
         rewards = pa.table({"id": order[ids], "reward": order[ids] / rounds})
         parquet.write_table(rewards, folder / "rewards" / f"{b:08d}.parquet")
-    decided = cluster_campaign.Campaign(0, rounds, BLOCK, DIM, "")
+    decided = cluster_campaign.Campaign(0, rounds, BLOCK, DIM, ())
     night, came = (
         reward_join.Night(Folder.at(folder / "out"), decided, 0, ()),
         Rows.at(folder / "rewards", ("id", "reward")),

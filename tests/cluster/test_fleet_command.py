@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from campaigns import made, serially, write_rewards, written
 from rarely import load
 from rarely._cli import app
-from rarely.cluster import Decider, campaign, learning
+from rarely.cluster import Decider, LostDecisionsWarning, campaign, learning
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
 
@@ -57,6 +57,31 @@ def test_a_fleet() -> None:
     assert "Every decision is the same." in call("audit", "store", "logs")
     wave = call("join", "logs", "waves").strip()
     write_rewards(Path("r.parquet"), ["3"], [1.0])
+    renamed = call("rotate", "logs").strip()
+    assert "No log has decisions." in call("rotate", "logs")
+    assert call("join", "logs", "waves").strip() == wave  # and knows now that the log has ended
+    assert "No log can be removed." in call("prune", "logs", "waves", "--keep", "1")
+    assert call("prune", "logs", "waves").strip() == renamed
     call("update", "policy", wave, "--rewards", "r.parquet", "--publish", "store")
     assert call("rollback", "store").strip() == name
     assert "none to return to" in call("rollback", "store", code=1)
+
+
+def test_a_damaged_log_and_a_model() -> None:
+    made("linear").save("policy")
+    call("publish", "policy", "store")
+    Path("logs").mkdir()
+    with Decider("store", "logs/a") as decider:
+        for i in range(3):
+            decider.decide(f"{i}", np.ones((2, 3)))
+    content = bytearray(Path("logs/a").read_bytes())
+    content[-200] ^= 1
+    Path("logs/a").write_bytes(content)
+    for words in (("join", "logs", "waves"), ("audit", "store", "logs")):
+        assert "logs/a, line 4 " in call(*words, code=1)
+    with pytest.warns(LostDecisionsWarning, match="line 4 "):
+        assert "wave-000001" in call("join", "logs", "waves", "--accept-losses")
+    assert "line 4: cannot be made again" in call("audit", "store", "logs", "--accept-losses", code=1)
+    Path("nets.py").write_text("net = 1")
+    assert "saved with one" in call("publish", "policy", "store", "--model", "nets:net", code=1)
+    assert "nets has no other" in call("publish", "policy", "store", "--model", "nets:other", code=2)

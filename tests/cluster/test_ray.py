@@ -112,3 +112,25 @@ def test_workers_and_drivers_may_be_killed(tmp_path: Path, address: str) -> None
         assert not list((tmp_path / f"{workers}" / "deaths").iterdir())
         assert outcome(tmp_path / f"{workers}") == calm
         assert not list((tmp_path / f"{workers}" / "out").glob(".*.part"))
+
+
+def test_one_ray_serves_several_calls(tmp_path: Path) -> None:
+    """Two calls on one session of Ray, another for other processes, none after a failure, and the user's own left."""
+    import ray
+
+    def session() -> str:
+        return str(ray.get_runtime_context().get_job_id()) + ray.get_runtime_context().gcs_address
+
+    with connected(1, None, share=True):
+        first = session()
+    with connected(1, None, share=True):
+        assert session() == first
+    with connected(2, None):  # of a run of its own, which ends with it
+        assert session() != first
+    assert not ray.is_initialized()
+    with pytest.raises(ZeroDivisionError), connected(1, None, share=True):
+        raise ZeroDivisionError
+    assert not ray.is_initialized()
+    with connected(1, None) as own, connected(2, None, share=True) as again:
+        assert again is own
+        assert ray.cluster_resources()["CPU"] == 1

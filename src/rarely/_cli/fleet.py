@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
@@ -136,7 +135,7 @@ def report(decisions: Decisions) -> None:
     """Show what the updates on these decisions found and did, and whether each version paid more than the last."""
     reports: dict[str, dict[str, Any]] = {}
     for folder in map(Folder.at, decisions):
-        reports |= {name: json.loads(folder.read(name))["report"] for name in folder.names("_update-")}
+        reports |= {name: folder.read_json(name)["report"] for name in folder.names("_update-")}
     if not reports:
         raise InvalidInput("these folders must have been part of an update; none was.")
     counts = ("rounds", "joined", "late", "duplicate", "conflicting", "invalid", "unknown", "repeated", "open")

@@ -79,8 +79,8 @@ class Campaign:
         """Return the campaign in a folder."""
         if MANIFEST not in folder.names():
             raise InvalidInput(f"{folder.path} must be a folder of decisions; it has no {MANIFEST}.")
+        fields = folder.read_json(MANIFEST)
         try:
-            fields = json.loads(folder.read(MANIFEST))
             lists = {"policies": tuple(fields["policies"]), "source": tuple(map(tuple, fields["source"]))}
             found = cls(**fields | lists)
             for name, least in {"version": 0, "rounds": 1, "block": 1, "dim": 1}.items():
@@ -184,7 +184,7 @@ def decide(
     calls = ((f"block-{b:08d}.parquet", (b, b * block, min(len(rows), (b + 1) * block))) for b in range(planned.blocks))
     with folder.alone():
         if MANIFEST not in folder.names():
-            folder.write(MANIFEST, json.dumps(asdict(planned)).encode())
+            folder.write_json(MANIFEST, asdict(planned))
         elif (found := Campaign.read(folder)) != planned:
             other = [name for name, value in asdict(planned).items() if asdict(found)[name] != value]
             raise InvalidInput(
@@ -278,7 +278,8 @@ def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None)
     path = f"{folder.path}/block-{block:08d}.parquet"
     with readable(path), folder.system.open_input_file(path) as file:
         table = pyarrow("parquet").read_table(file, columns=columns, page_checksum_verification=True)
-        if f"{zlib.crc32(table.schema.metadata[b'rarely']):08x}".encode() != table.schema.metadata[b"crc"]:
+        said = table.schema.metadata or {}
+        if b"%08x" % zlib.crc32(said[b"rarely"]) != said[b"crc"]:
             raise OSError("its checksum is another")
         return table
 

@@ -164,6 +164,8 @@ def _said(line: bytes) -> dict[str, Any] | None:
         said: dict[str, Any] = json.loads(text)
         if tab:
             return {"log": str(said.pop("log")), "decision": Logged.of(said, packed)}
+        if said.get("after"):
+            said["after"] = str(said["after"][0]), int(said["after"][1])
         return said if isinstance(said["log"], str) and ("after" in said or said["end"] == ROTATED) else None
     except (TypeError, ValueError, KeyError, ArithmeticError):
         return None

@@ -8,6 +8,7 @@ temporary files, which nobody reads.
 from __future__ import annotations
 
 import io
+import json
 import os
 import secrets
 import socket
@@ -130,6 +131,17 @@ class Folder:
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
         self.commit(self.started(lambda stream: stream.write(content)), name)
+
+    def read_json(self, name: str) -> Any:
+        """Return the content of a file of JSON; refuse one that is damaged."""
+        try:
+            return json.loads(self.read(name))
+        except ValueError:
+            raise InvalidInput(f"{self.path}/{name} is damaged: it must be JSON. Put it back from a copy.") from None
+
+    def write_json(self, name: str, content: Any) -> None:
+        """Write a file of JSON."""
+        self.write(name, json.dumps(content).encode())
 
     def tidy(self, starts: tuple[str, ...] = ()) -> None:
         """Remove temporary files, which nobody will name any more, and those with such names."""

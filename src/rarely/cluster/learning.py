@@ -10,7 +10,6 @@ the number of workers, on which of them fail, or on when their results come.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -150,8 +149,7 @@ def update(
             report = UpdateReport(**number, **counts, mean=mean, error=error, record=asdict(record))
             place = {"home": work.folder.path, "work": work.name, "buckets": work.buckets, "report": asdict(report)}
             for night in nights:
-                written = json.dumps(place | {"base": night.base})
-                night.folder.write(update_file(policy, report.number), written.encode())
+                night.folder.write_json(update_file(policy, report.number), place | {"base": night.base})
             work.folder.tidy(("_ids-", "_rewards-"))
     return report
 

@@ -167,7 +167,7 @@ def nights_of(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
                 "has learned from other rewards. Give it to that policy."
             )
         files = (update_file(policy, earlier) for earlier in range(1, number))
-        updates = [json.loads(folder.read(name)) for name in files if name in names]
+        updates = [folder.read_json(name) for name in files if name in names]
         works = tuple(Work(Folder(folder.system, one["home"]), one["work"], one["buckets"]) for one in updates)
         nights.append(Night(folder, campaign, updates[0]["base"] if updates else base, works))
         base += 0 if updates else campaign.rounds

@@ -6,7 +6,6 @@ A published file never changes, and its name says what is in it.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tempfile
 from pathlib import Path
@@ -49,7 +48,7 @@ def publish(policy: Policy, url: Url) -> str:
         if name not in names or store.read(name) != content:
             store.write(name, content)
         if used[-1:] != [name]:
-            store.write(USED, json.dumps([*used, name]).encode())
+            store.write_json(USED, [*used, name])
     return name
 
 
@@ -75,7 +74,7 @@ def rollback(url: Url) -> str:
         *used, _ = names_used(store)
         if not used:
             raise InvalidInput(f"{store.path} has had one version in use, so there is none to return to.")
-        store.write(USED, json.dumps(used).encode())
+        store.write_json(USED, used)
     return used[-1]
 
 
@@ -83,15 +82,10 @@ def names_used(store: Folder) -> list[str]:
     """Return the files that have been in use and not been left by `rollback`; the last is in use."""
     if USED not in store.names():
         raise InvalidInput(f"{store.path} must be a store with a published version; it has no {USED}.")
-    try:
-        names = list(json.loads(store.read(USED)))
-        whole = bool(names) and all(map(PUBLISHED.fullmatch, names))
-    except (ValueError, TypeError):
-        whole = False
-    if not whole:
+    names = store.read_json(USED)
+    if not names or not isinstance(names, list) or not all(PUBLISHED.fullmatch(str(name)) for name in names):
         raise InvalidInput(
-            f"{store.path}/{USED} is damaged: it must list the names of versions in the order of their use. Write it "
-            "again, or remove it and publish the version that is to be used."
+            f"{store.path}/{USED} is damaged: it must list versions. Remove it, and publish the one to use."
         )
     return names
 

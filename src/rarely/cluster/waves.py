@@ -1,17 +1,15 @@
-"""What becomes of the logs of a fleet: they are joined into waves, rotated, and removed when all of it is in a wave.
+"""What becomes of the logs of a fleet: they are joined into waves, rotated, and removed when waves have all of them.
 
-wave    a folder of decisions, as of a campaign, from what is new in all logs
-_read   how far the logs were read, by their ids, in each wave: what a log is called, and where it lies in the
-        folder, makes no difference
+wave     a folder of decisions, as of a campaign, from what is new in all logs
+_read    in each wave: how far the logs were read, by their ids, whatever they are called
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import count, islice
@@ -22,17 +20,7 @@ import numpy as np
 
 from rarely import InvalidInput
 from rarely.cluster.campaign import BLOCK, DECIDED, MANIFEST, Campaign, Url, decision_table
-from rarely.cluster.decision_lines import (
-    ROTATED,
-    UNREAD,
-    Log,
-    LogBusy,
-    Logged,
-    LostDecisions,
-    Mark,
-    damaged,
-    lines_of,
-)
+from rarely.cluster.decision_lines import ROTATED, UNREAD, Log, LogBusy, Logged, LostDecisions, Mark, damaged, lines_of
 from rarely.cluster.files import Folder, as_parquet
 from rarely.extend import Array
 from rarely.extend.provisional import ArmStats, OfferedArms
@@ -46,15 +34,11 @@ class LostDecisionsWarning(UserWarning):
     """Decisions are lost, and the caller has accepted it; the message says which."""
 
 
-def give_up(accepted: bool) -> Callable[[LostDecisions], None]:
-    """Return what is done about lost decisions: an error, or a warning where they are accepted."""
-
-    def lose(loss: LostDecisions) -> None:
-        if not accepted:
-            raise loss
-        warnings.warn(str(loss), LostDecisionsWarning, stacklevel=4)
-
-    return lose
+def lose(loss: LostDecisions, accepted: bool) -> None:
+    """Raise the error, or warn of what is lost where that is accepted."""
+    if not accepted:
+        raise loss
+    warnings.warn(str(loss), LostDecisionsWarning, stacklevel=6)
 
 
 def logs_in(folder: str | os.PathLike[str]) -> dict[str, Path]:
@@ -85,13 +69,12 @@ def _begins(longer: Path, shorter: Path) -> bool:
 def predecessor(path: Path) -> tuple[str, int] | None:
     """Return the log that the same decider wrote before, and how many lines it had."""
     first = next((said for _, said in lines_of(path)), None)
-    after = first.get("after") if isinstance(first, dict) else None
-    return after and (str(after[0]), int(after[1]))
+    return (first.get("after") or None) if isinstance(first, dict) else None
 
 
 def waves_in(place: Folder) -> list[str]:
     """Return the names of the waves that are whole; a crash leaves at most one that is not, the last."""
-    names = place.folders("wave-")
+    names = [name for name in place.folders("wave-") if name[5:].isdigit()]
     while names and MANIFEST not in place.inside(names[-1]).names():
         names.pop()
     return names
@@ -99,8 +82,11 @@ def waves_in(place: Folder) -> list[str]:
 
 def marks_in(place: Folder, waves: list[str]) -> dict[str, Mark]:
     """Return how far each log was read."""
-    read = json.loads(place.inside(waves[-1]).read(READ)) if waves else {}
-    return {log: Mark(log, *mark) for log, mark in read.items()}
+    read = place.inside(waves[-1]).read_json(READ) if waves else {}
+    try:
+        return {log: Mark(log, int(a), int(b), int(c), str(d), str(e)) for log, (a, b, c, d, e) in read.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidInput(f"{place.path}/{waves[-1]}/{READ} is damaged. Put it back from a copy.") from None
 
 
 def join(logs: str | os.PathLike[str], out: Url, *, accept_losses: bool = False) -> list[str]:
@@ -135,22 +121,22 @@ def join(logs: str | os.PathLike[str], out: Url, *, accept_losses: bool = False)
         waves = waves_in(place)
         marks = marks_in(place, waves)
         wave = place.inside(f"wave-{int(waves[-1][5:]) + 1 if waves else 1:06d}")
-        before, new = dict(marks), _new_decisions(Path(logs), marks, give_up(accept_losses))
+        before, new = dict(marks), _new_decisions(Path(logs), marks, accept_losses)
         for b in count():
             table = _wave_block(islice(new, BLOCK), b, rounds, kinds)
             if table is None:
                 break
             wave.commit(wave.started(as_parquet(table)), f"block-{b:08d}.parquet")
             rounds += len(table)
-        read = json.dumps({log: mark[1:] for log, mark in marks.items()}).encode()
+        read = {log: mark[1:] for log, mark in marks.items()}
         if rounds:
             origins, versions, dims = zip(*kinds, strict=True)
-            wave.write(READ, read)
+            wave.write_json(READ, read)
             campaign = Campaign(max(versions), rounds, BLOCK, dims[0], tuple(sorted(set(origins))))
-            wave.write(MANIFEST, json.dumps(asdict(campaign)).encode())
+            wave.write_json(MANIFEST, asdict(campaign))
             waves.append(f"wave-{wave.path[-6:]}")
         elif waves and marks != before:
-            place.inside(waves[-1]).write(READ, read)
+            place.inside(waves[-1]).write_json(READ, read)
     return [place.inside(name).path for name in waves]
 
 
@@ -161,27 +147,29 @@ def local(logs: str | os.PathLike[str]) -> Folder:
     return Folder.at(Path(logs))
 
 
-def _new_decisions(logs: Path, marks: dict[str, Mark], lose: Callable[[LostDecisions], None]) -> Iterator[Logged]:
+def _new_decisions(logs: Path, marks: dict[str, Mark], accepted: bool) -> Iterator[Logged]:
     """Yield the decisions of all logs behind their marks, and move these."""
     found = logs_in(logs)
     before = dict(filter(None, map(predecessor, found.values())))
     for log in {**marks, **before}.keys() - found.keys():
         mark = marks.get(log, Mark(log))
         if not mark.end and mark.line < before.get(log, mark.line + 1):
-            lose(
-                LostDecisions(
-                    f"the log {log}, of which {mark.line} lines were read, is not in {logs}, and may have more; put it "
-                    "back under any name, or give accept_losses=True."
-                )
+            missing = LostDecisions(
+                f"the log {log}, of which {mark.line} lines were read, is not in {logs}, and may have more; put it "
+                "back under any name, or give accept_losses=True."
             )
+            lose(missing, accepted)
             marks[log] = mark._replace(end="lost")
     for log, path in found.items():
-        for mark, said in lines_of(path, marks.get(log, UNREAD)):
-            marks[log] = mark
-            if said is None:
-                lose(damaged(path, mark))
-            elif isinstance(said, Logged):
-                yield said
+        try:
+            for mark, said in lines_of(path, marks.get(log, UNREAD)):
+                marks[log] = mark
+                if said is None:
+                    lose(damaged(path, mark), accepted)
+                elif isinstance(said, Logged):
+                    yield said
+        except FileNotFoundError:
+            raise LostDecisions(f"{path} was renamed as it was about to be read; call again.") from None
 
 
 def _wave_block(decisions: Iterable[Logged], block: int, start: int, kinds: set[tuple[str, int, int]]) -> Any:
