@@ -52,7 +52,7 @@ class Fleet:
         for each in (self.logs / "old", self.away):
             each.mkdir(parents=True)
         self.deciders: list[Decider | None] = [None] * 4
-        self.answered, self.unsure, self.damaged, self.said = set[str](), set[str](), set[str](), set[str]()
+        self.answered, self.unsure, self.damaged, self.said = set[str](), set[str](), set[str | None](), set[str]()
         self.rewarded = dict[str, float]()
         made("linear", within_batch="running").save(folder / "policy")
         publish(load(folder / "policy"), folder / "store")
@@ -119,7 +119,8 @@ class Fleet:
         path = self.pick(self.files() or [None])
         if path is None:
             return
-        lines = path.read_bytes().splitlines(keepends=True)
+        with open(path, "rb") as file:
+            lines = file.readlines()
         found = [i for i, line in enumerate(lines) if b"\t" in line and line[-1:] == b"\n"]
         if not found or self.rng.random() < 0.5:
             return
@@ -128,7 +129,7 @@ class Fleet:
         content[at] ^= 1 << int(self.rng.integers(8))
         if content[at] == ord("\n"):
             return
-        self.damaged.add(id_of(lines[i]) or "")
+        self.damaged |= {id_of(lines[i])} - {None}
         with open(path, "r+b") as file:
             file.seek(at)
             file.write(content[at : at + 1])
