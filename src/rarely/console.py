@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import typer
 from rich.console import Console
@@ -35,18 +35,27 @@ SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_LINES = 3.0, 10.0
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 error_console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
+IMPORTED: list[Any] = []
+"""The models that --import MODULE:NAME of the running command names, as `rarely.load` takes them."""
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def import_modules(names: list[str] | None) -> None:
-    """Import modules whose classes files and studies name: from the path, or from the folder of the command."""
+    """Import modules whose classes files and studies name: from the path, or from the folder of the command.
+
+    MODULE:NAME also names a model that is code, of which `load` needs the object: those are `IMPORTED` then.
+    """
     if names and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # unlike `python file.py`, a command has no folder on the path
+    models: list[Any] = []
     for name in names or ():
+        module, _, model = name.partition(":")
         try:
-            import_module(name)
-        except ImportError as error:
+            imported = import_module(module)
+            models += [getattr(imported, model)] if model else []
+        except (ImportError, AttributeError) as error:
             raise typer.BadParameter(f"{name} cannot be imported: {error}.") from None
+    IMPORTED[:] = models
 
 
 Imports = Annotated[
@@ -55,7 +64,8 @@ Imports = Annotated[
         "--import",
         envvar="RARELY_IMPORT",
         callback=import_modules,
-        help="A module with classes of your own, which is imported first; may be repeated.",
+        help="A module with classes of your own, which is imported first; MODULE:NAME is a model, such as a torch "
+        "module, that a file cannot hold. May be repeated.",
     ),
 ]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")]

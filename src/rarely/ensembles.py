@@ -268,7 +268,7 @@ class EnsembleLearner(Learner):
             if (saved := getattr(self, name)) != (wanted := getattr(made, name)) or type(saved) is not type(wanted):
                 raise SnapshotError(f"must hold {wanted!r} in learner.{name}, as in its settings, not {shown(saved)}.")
         for name in ("entropy", "fits"):
-            if type(value := getattr(self, name)) is not int or not 0 <= value < 2**63:
+            if not isinstance(value := getattr(self, name), int) or not 0 <= value < 2**63:
                 raise SnapshotError(f"must hold a whole number from 0 to 2⁶³ in learner.{name}, not {shown(value)}.")
         count, offered = len(self.rewards), (self.offered, self.seen)
         fits = self.contexts.shape == (count, made.dim) and len(self.weights) == len(self.errors) == count
@@ -276,8 +276,7 @@ class EnsembleLearner(Learner):
         if not fits or bool(self.fits) != bool(count):
             raise SnapshotError("must hold rows of one length and width in learner.*, those that it was trained on.")
         finite = np.isfinite(self.rewards).all() and np.isfinite(self.errors).all()
-        positive = isinstance(self.reward_spread, float) and 0 < self.reward_spread < math.inf
-        if not (finite and positive and ((self.weights > 0) & (self.weights <= 1)).all()):
+        if not (finite and 0 < self.reward_spread < math.inf and ((self.weights > 0) & (self.weights <= 1)).all()):
             raise SnapshotError(
                 "must hold finite rewards and errors, weights in (0, 1] and a positive learner.reward_spread."
             )
@@ -372,6 +371,11 @@ class EnsemblePolicy(Policy):
             forgetting=forgetting,
             factory=NoCovarianceFactory,
         )
+
+    @property
+    def model(self) -> Any:
+        """The estimator, as `load(path, model=…)` takes it."""
+        return self._given["estimator"]
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""

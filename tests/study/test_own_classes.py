@@ -7,10 +7,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from rarely import LinUCB, Schedule
+from rarely import EnsemblePolicy, LinUCB, Schedule
 from rarely._cli import app
 from rarely._core.schedules import SCHEDULES
 from rarely.extend.provisional import POLICIES
+from rarely.service import create_app
 from rarely.study import InvalidStudy, Study, UnknownPart, session
 from studies import contexts_of, play
 
@@ -99,6 +100,47 @@ def test_commands_import_it_first(parts, tmp_path, by_variable):
     assert POLICIES["Cautious"].__module__ == parts
     with Study.open(f"sqlite:///{tmp_path}/trial.db") as study:
         assert type(study.policy(0)).__name__ == "Cautious"
+
+
+REGRESSOR = """
+from sklearn.dummy import DummyRegressor
+
+
+class Nearest(DummyRegressor):
+    pass
+
+
+nearest, other = Nearest(), DummyRegressor()
+"""
+
+
+def test_a_model_that_is_code_is_given_or_named_by_its_module(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    (tmp_path / "my_nets.py").write_text(REGRESSOR)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = importlib.import_module("my_nets")
+    storage = f"sqlite:///{tmp_path}/trial.db"
+    policy = EnsemblePolicy(mine.Nearest(), dim=2, seed=0, members=2)
+    with Study.create(storage, "trial", policy=policy, arms=["a", "b", "c"]) as study:
+        play(study, 0, 4)
+        assert study.update() == "version"
+    with pytest.raises(UnknownPart, match=r"(?s)is intact.*Nearest.*load\(path, model=estimator\).*--import MODULE"):
+        Study.open(storage)
+    with pytest.raises(UnknownPart, match="holds a policy whose estimator is"):
+        Study.open(storage, model=mine.other)
+    for model in (mine.nearest, [3, mine.other, mine.nearest]):
+        with Study.open(storage, model=model) as study:
+            assert isinstance(study.policy(1).model, mine.Nearest)
+            assert study.replay().equal
+    assert "Nearest" in call("study", "status", "trial.db", code=1)
+    assert "no attribute 'absent'" in call("study", "--import", "my_nets:absent", "status", "trial.db", code=2)
+    for named in (("my_nets:nearest",), ("my_nets:other", "--import", "my_nets:nearest")):
+        assert '"version": 1' in call("study", "--import", *named, "status", "trial.db")
+    assert '"version": 1' in call("study", "status", "trial.db", RARELY_IMPORT="my_nets:nearest")
+    app = create_app(storage, models=[mine.nearest])
+    app.state.studies.start()
+    app.state.studies.close()
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,33 @@ class Beside(nn.Module):
         return self.last(torch.tanh(self.inner(x))) + (x @ self.inner.weight.T).sum(1, keepdim=True)
 
 
+class BesideBelow(Beside):
+    """Does so for negative numbers alone, of which a probe with positive ones shows nothing."""
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.inner(x))) + (torch.relu(-x) @ self.inner.weight.T).sum(1, keepdim=True)
+
+
+class MixesBelow(nn.Module):
+    """Mixes the contexts of a call where one of them is below a bound."""
+
+    def __init__(self, bound=0.0):
+        super().__init__()
+        self.last, self.bound = nn.Linear(4, 1), bound
+
+    def forward(self, x):
+        return self.last(x) * (1 + x.mean()) if (x < self.bound).any() else self.last(x)
+
+
+class Logarithm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(torch.log(x))
+
+
 class Free(nn.Module):
     def __init__(self):
         super().__init__()
@@ -161,14 +188,14 @@ class Encoded(nn.Module):
 class Branches(nn.Module):
     """Sends each context to one of two layers, those of `masked` together."""
 
-    def __init__(self, masked):
+    def __init__(self, masked, above=0):
         super().__init__()
-        self.one, self.other, self.masked = nn.Linear(4, 1), nn.Linear(4, 1), masked
+        self.one, self.other, self.masked, self.above = nn.Linear(4, 1), nn.Linear(4, 1), masked, above
 
     def forward(self, x):
         if not self.masked:
             return torch.cat([self.one(row) if row[0, 0] > 0 else self.other(row) for row in x[:, None]])
-        out, mask = x.new_zeros(len(x), 1), x[:, 0] > 0
+        out, mask = x.new_zeros(len(x), 1), x[:, 0] > self.above
         out[mask], out[~mask] = self.one(x[mask]), self.other(x[~mask])
         return out
 
@@ -181,6 +208,9 @@ MODULES = {
     "in place beside the module": lambda: (InPlace(), (4,), False),
     "no gradient inside": lambda: (Encoded(), (4,), False),
     "branches": lambda: (Branches(masked=False), (4,), False),
+    "branches together": lambda: (Branches(masked=True), (4,), False),
+    "weight used beside its layer below 0": lambda: (BesideBelow(), (4,), False),
+    "positive numbers alone": lambda: (Logarithm(), (4,), False),
     "layer norm": lambda: (nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.LayerNorm(6), nn.Linear(6, 1)), (4,), False),
     "layer norm of images": lambda: (Mean(nn.Conv2d(1, 2, 3), nn.LayerNorm([2, 4, 4]), nn.GELU()), (1, 6, 6), False),
     "rms norm": lambda: (nn.Sequential(nn.Linear(4, 6), nn.RMSNorm(6), nn.Linear(6, 1)), (4,), False),
@@ -231,7 +261,7 @@ def dense(model, rows):
     for row in torch.as_tensor(rows)[:, None]:
         module.zero_grad()
         parts = model.unpacked(row)
-        out = module(**parts) if isinstance(parts, dict) else module(parts)
+        out = module(parts[""]) if "" in parts else module(**parts)
         out.sum().backward()
         grads = [p.grad for p in map(module.get_parameter, model.explored)]
         zeros = [torch.zeros_like(p) for p in map(module.get_parameter, model.explored)]
@@ -239,12 +269,14 @@ def dense(model, rows):
     return np.array(found)
 
 
+@pytest.mark.filterwarnings("ignore::rarely.ModelWarning")
 @pytest.mark.parametrize("name", MODULES)
 def test_inner_products_and_log_det_are_those_of_autograd(name):
     torch.manual_seed(0)
     net, shape, ids = MODULES[name]()
     model = rarely.torch.Module(net, shape, ids=ids)
     rows = contexts_of(model, 12)
+    rows = np.abs(rows) if isinstance(net, Logarithm) else rows
     truth = dense(model, rows)
     _, factors = model.network().values_and_factors(model.weights, np.column_stack((rows, np.ones(12))))
     kernel = truth @ truth.T
@@ -297,14 +329,44 @@ def test_each_layer_has_its_cheapest_form(name, kinds):
 
 
 def test_a_layer_that_sees_some_contexts_of_a_call_is_refused():
-    model = rarely.torch.Module(Branches(masked=True), (4,))
+    model = rarely.torch.Module(Branches(masked=True, above=-9), (4,))
     with pytest.raises(rarely.InvalidInput, match=r"layer 'one' must see each of 2 .* it saw 1\. Mask"):
-        model.network().values_and_factors(model.weights, np.array([[1.0, 0, 0, 0, 1], [-1.0, 0, 0, 0, 1]]))
+        model.network().values_and_factors(model.weights, np.array([[1.0, 0, 0, 0, 1], [-10.0, 0, 0, 0, 1]]))
+
+
+def test_a_module_that_mixes_contexts_is_refused_when_it_is_made_or_when_it_does():
+    with pytest.raises(rarely.InvalidInput, match=r"mix the contexts of a call"):
+        rarely.torch.Module(MixesBelow())
+    model = rarely.torch.Module(MixesBelow(-30.0))
+    rows = np.array([[1.0, 2, 3, 4, 1], [-40.0, 0, 0, 0, 1]])
+    for _ in range(2):  # the call that was refused is not forgotten
+        with pytest.raises(rarely.InvalidInput, match=r"mix the contexts of a call"):
+            model.network().values_and_factors(model.weights, rows)
+    with pytest.raises(rarely.InvalidInput, match=r"mix the contexts of a call"):
+        rarely.torch.Module(MixesBelow(-30.0), examples=rows[:, :4])
+
+
+def test_a_wrong_form_is_found_on_real_contexts_and_examples_mend_it():
+    class Far(Beside):
+        def forward(self, x):
+            return self.last(torch.tanh(self.inner(x))) + (torch.relu(-x - 20) @ self.inner.weight.T).sum(1, True)
+
+    torch.manual_seed(0)
+    net, rows = Far(), np.array([[1.0, 2, 3, 4], [-40.0, 0, 0, 1]])
+    model = rarely.torch.Module(net)
+    with pytest.raises(rarely.InvalidInput, match=r"gradient of 'inner' must be .* examples"):
+        model.network().values_and_factors(model.weights, np.column_stack((rows, np.ones(2))))
+    model = rarely.torch.Module(net, examples=rows)
+    _, factors = model.network().values_and_factors(model.weights, np.column_stack((rows, np.ones(2))))
+    truth = dense(model, rows)
+    np.testing.assert_allclose(factors.vectors() @ factors.vectors().T, truth @ truth.T, rtol=1e-10)
 
 
 def test_a_deep_module_is_compared_with_autograd_once_and_not_layer_by_layer():
-    passes = []
-    net = nn.Sequential(*[m for _ in range(40) for m in (nn.Linear(3, 3), nn.Tanh())], nn.Linear(3, 1))
-    net[0].register_forward_hook(lambda *_: passes.append(1))
-    rarely.torch.Module(net)
-    assert len(passes) < 12
+    passes = {}
+    for depth in (2, 40):
+        net = nn.Sequential(*[m for _ in range(depth) for m in (nn.Linear(3, 3), nn.Tanh())], nn.Linear(3, 1))
+        passes[depth] = []
+        net[0].register_forward_hook(lambda *_, seen=passes[depth]: seen.append(1))
+        rarely.torch.Module(net)
+    assert len(passes[2]) == len(passes[40])

@@ -1,9 +1,12 @@
 """Policies with torch modules: choices, training, saving, errors."""
 
 import copy
+import gc
 import pickle
 import subprocess
 import sys
+import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -102,7 +105,7 @@ def test_a_policy_comes_back_the_same(kind, forgetting, tmp_path):
     assert policy.adopt(back).accepted
 
 
-def test_another_architecture_is_refused_by_its_first_layer(tmp_path, monkeypatch):
+def test_another_architecture_is_refused_by_its_first_layer(tmp_path):
     policy = BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=OnDemand(), seed=0)
     policy.save(tmp_path / "p")
     other = nn.Sequential(nn.Linear(3, 6), nn.GELU(), nn.Linear(6, 1))
@@ -117,10 +120,8 @@ def test_another_architecture_is_refused_by_its_first_layer(tmp_path, monkeypatc
     for nonsense in (3, "net"):
         with pytest.raises(SnapshotError, match="model is code"):
             load(tmp_path / "p", model=nonsense)
-    assert load(tmp_path / "p").fingerprint() == policy.fingerprint()  # this process has made the model
-    monkeypatch.setattr("rarely.torch.model.KNOWN", {})
     with pytest.raises(SnapshotError, match="load\\(path, model=net\\)"):
-        load(tmp_path / "p")
+        load(tmp_path / "p")  # although this process has made the model
     BatchNeuralUCB(dim=2, hidden=4, schedule=OnDemand(), seed=0).save(tmp_path / "q")
     with pytest.raises(InvalidInput, match="saved with one"):
         load(tmp_path / "q", model=small())
@@ -193,8 +194,8 @@ def test_a_file_is_not_loaded_with_another_fit(tmp_path):
     policy = BatchNeuralUCB(model=rarely.torch.Module(small(), fit=fit), schedule=OnDemand(), seed=0)
     policy.save(tmp_path / "p")
     changed = rarely.torch.Module(small(), fit=other)
-    assert load(tmp_path / "p").model.fit is fit
-    with pytest.raises(SnapshotError, match=r"trained by fit = fit; got .*other"):
+    assert load(tmp_path / "p", model=rarely.torch.Module(small(), fit=fit)).model.fit is fit
+    with pytest.raises(SnapshotError, match=r"a model with fit = 'fit'; got '.*other'"):
         load(tmp_path / "p", model=changed)
 
 
@@ -298,6 +299,7 @@ class Dropped(nn.Module):
         return self.last(self.drop(self.inner(x)))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_modules_that_cannot_decide_are_refused_with_the_remedy():
     for net, words in (
         (small(out=2), r"one number for each context.*\(3, 2\)"),
@@ -316,7 +318,7 @@ def test_modules_that_cannot_decide_are_refused_with_the_remedy():
     for settings, words in (
         ({"shape": "abc"}, "shape must be a whole number"), ({"shape": (-3,)}, "shape must be a whole number"),
         ({"explore": 3}, "explore must be"), ({"explore": "none.*"}, "explore must be"), ({"ids": "a"}, "ids must be"),
-        ({"fit": 3}, "fit a function"), ({"device": "nowhere"}, "device one that is here"),
+        ({"fit": 3}, "fit a function"), ({"device": "meta"}, "device one that"), ({"device": "nowhere"}, "device one"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             rarely.torch.Module(small(), **settings)
@@ -333,7 +335,15 @@ def test_modules_that_cannot_decide_are_refused_with_the_remedy():
         BatchNeuralUCB(model=words, schedule=OnDemand()).select([[0, 1], [4, 5]])
     with pytest.raises(InvalidInput, match="ids=True"):
         rarely.torch.Module(nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 1)), (2,))
-    assert rarely.torch.Module(Dropped().eval()).forms
+    with pytest.warns(rarely.ModelWarning, match=r"in drop nothing is dropped"):
+        assert rarely.torch.Module(Dropped().eval()).forms
+    for net, words in (
+        (torch.jit.trace(small(), torch.zeros(1, 3)), "before TorchScript"),
+        (small().to("meta"), "can be copied"),
+        (nn.Linear(3, 1, dtype=torch.complex64), "real numbers"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            rarely.torch.Module(net, 3)
     model = rarely.torch.Module(small())
     for kind, settings in (
         (BatchNeuralUCB, {"hidden": 8}), (BatchNeuralUCB, {"dim": 4}), (BatchNeuralUCB, {"preset": "code"}),
@@ -371,6 +381,7 @@ def test_on_a_device_decisions_are_the_same(tmp_path, monkeypatch):
 
 def test_a_study_finds_its_model(tmp_path):
     from rarely.study import Study
+    from rarely.study.errors import UnknownPart
 
     url = f"sqlite:///{tmp_path}/study.db"
     policy = BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=FixedGrid(40, 3), seed=0)
@@ -380,7 +391,9 @@ def test_a_study_finds_its_model(tmp_path):
         assert study.ask(context, str(i)).arm in ("a", "b")
         study.tell(str(i), float(context.sum()))
     assert study.update() == "version"
-    again = Study.open(url, "own")
+    with pytest.raises(UnknownPart, match=r"Study\.open\(storage, model=net\)"):
+        Study.open(url, "own")
+    again = Study.open(url, "own", model=[nn.Linear(2, 1), small()])  # the one of its policy
     assert again.ask(contexts[0], "later").arm == study.ask(contexts[0], "later").arm
 
 
@@ -390,3 +403,161 @@ def test_the_price_of_z_is_stated_before():
     assert "0                                          24  pair" in text
     assert "Z after 500 rounds" in text
     assert "dual (exact)" in text
+
+
+# --- whole numbers
+
+
+class Hashed(nn.Module):
+    """Keeps every context that it gets."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.last, self.seen = nn.Embedding(97, 3), nn.Linear(3, 1), []
+        self.register_buffer("factor", torch.tensor([2654435761, -2654445112, 2**62 + 1]))
+        self.register_buffer("mask", torch.tensor([True, False, True]))
+
+    def __deepcopy__(self, memo):
+        copied = type(self)()
+        copied.load_state_dict(self.state_dict())
+        copied.seen = self.seen
+        return copied
+
+    def forward(self, x):
+        self.seen.append(x.detach().clone())
+        return self.last(self.words((x * self.factor % 97)[:, 0]))
+
+
+@pytest.mark.parametrize("training", [None, 30])
+def test_whole_numbers_stay_what_they_are(training, tmp_path):
+    torch.manual_seed(0)
+    net, rng, given = Hashed(), np.random.default_rng(0), set()
+    policy = BatchNeuralUCB(model=rarely.torch.Module(net, 1, ids=True), schedule=OnDemand(), seed=0, training=training)
+    net.seen.clear()
+    for _ in range(20):
+        contexts = rng.integers(2**24, 2**50, size=(4, 1))
+        given.update(contexts.ravel().tolist())
+        policy.observe(policy.select(contexts), float(rng.normal()))
+    policy.update()
+    assert set(torch.cat(net.seen).ravel().tolist()) <= given
+    assert {each.dtype for each in net.seen} == {torch.int64}
+    assert torch.equal(policy.model.module.factor, net.factor)
+    assert torch.equal(policy.model.module.mask, net.mask)
+    policy.save(tmp_path / "p")
+    fresh = Hashed()
+    fresh.factor.zero_()  # a buffer is in the file
+    again = load(tmp_path / "p", model=rarely.torch.Module(fresh, 1, ids=True))
+    np.testing.assert_array_equal(again.score(contexts).means, policy.score(contexts).means)
+    assert torch.equal(again.model.module.factor, net.factor)
+
+
+def test_ids_that_float64_would_round_are_refused():
+    model = rarely.torch.Module(Hashed(), 1, ids=True)
+    for policy in (BatchNeuralUCB(model=model, schedule=OnDemand()),):
+        for wrong in ([[2**53 + 1]], [[-(2**50) - 1]], [[1.5]]):
+            with pytest.raises(InvalidContexts, match="ids must be whole numbers up to 2⁵⁰"):
+                policy.select(wrong)
+
+
+def test_ids_of_weighted_samples_are_those_that_were_given():
+    net = Hashed()
+    model = rarely.torch.Module(net, 1, ids=True)
+    ids = np.random.default_rng(0).integers(2**49, 2**50, 200).astype(float)
+    roots = np.sqrt(0.97 ** np.arange(200))
+    net.seen.clear()
+    model.network().values(model.weights, np.column_stack((ids * roots, roots)))
+    assert net.seen[-1].ravel().tolist() == ids.tolist()
+
+
+# --- what a file and a model say of each other
+
+
+class Curved(nn.Module):
+    def __init__(self, curve):
+        super().__init__()
+        self.first, self.last, self.curve = nn.Linear(3, 6), nn.Linear(6, 1), curve
+
+    def forward(self, x):
+        return self.last(self.curve(self.first(x)))
+
+
+def test_another_forward_with_the_same_layers_is_refused(tmp_path):
+    torch.manual_seed(0)
+    policy = BatchNeuralUCB(model=rarely.torch.Module(Curved(torch.tanh)), schedule=OnDemand(), seed=0, training=20)
+    play(policy)
+    policy.update()
+    policy.save(tmp_path / "p")
+    rarely.torch.Module(Curved(torch.sin))  # which no file finds by itself
+    assert load(tmp_path / "p", model=Curved(torch.tanh)).fingerprint() == policy.fingerprint()
+    for model in (Curved(torch.sin), rarely.torch.Module(Curved(torch.sin))):
+        with pytest.raises(SnapshotError, match=r"Its forward must be the one that was saved"):
+            load(tmp_path / "p", model=model)
+    with pytest.raises(SnapshotError, match=r"a model with explore = .*; got \['last.weight"):
+        load(tmp_path / "p", model=rarely.torch.Module(Curved(torch.tanh), explore="last"))
+
+
+def test_no_model_outlives_its_policies():
+    kept = weakref.ref(rarely.torch.Module(small()))
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_loaded_policy_is_saved_and_loaded_again(tmp_path):
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=OnDemand(), seed=0, training=20)
+    policy.save(tmp_path / "p")
+    load(tmp_path / "p", model=small(seed=5)).save(tmp_path / "q")
+    assert load(tmp_path / "q", model=small(seed=6)).fingerprint() == policy.fingerprint()
+
+
+def test_a_compiled_module_is_its_original(tmp_path):
+    net = small()
+    compiled, inner = torch.compile(net, backend="eager"), nn.Sequential(torch.compile(net, backend="eager"))
+    plain, first, second = (rarely.torch.Module(each) for each in (net, compiled, compiled))
+    assert plain.forms == first.forms == second.forms
+    assert rarely.torch.Module(inner).layers == rarely.torch.Module(nn.Sequential(net)).layers
+    policy = BatchNeuralUCB(model=first, schedule=OnDemand(), seed=0, training=20, covariance="dual")
+    play(policy)
+    policy.update()
+    policy.save(tmp_path / "p")
+    for model in (net, compiled, second):
+        assert load(tmp_path / "p", model=model).fingerprint() == policy.fingerprint()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_module_shown_is_the_one_that_decides(dtype):
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small().to(dtype)), schedule=OnDemand(), seed=0, training=20)
+    play(policy)
+    policy.update()
+    shown = policy.model.module
+    assert {each.dtype for each in shown.parameters()} == {torch.float32}
+    for mine, weights in zip(shown.parameters(), policy.weights, strict=True):
+        np.testing.assert_array_equal(mine.detach().double().numpy(), weights)
+
+
+def test_a_net_that_makes_nan_is_named():
+    class Logarithm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.last(torch.log(x))
+
+    policy = BatchNeuralUCB(model=rarely.torch.Module(Logarithm()), schedule=OnDemand(), seed=0, training=20)
+    before = policy.fingerprint()
+    with pytest.raises(InvalidContexts, match=r"net must return finite numbers .* \[-1.0, 2.0, 3.0\] it made nan"):
+        policy.select([[1.0, 2.0, 3.0], [-1.0, 2.0, 3.0]])
+    assert policy.fingerprint() == before
+
+
+def test_training_that_leaves_layers_alone_is_announced():
+    normed = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1)).eval()
+    with pytest.warns(rarely.ModelWarning, match=r"in 1, 2 nothing is dropped, and running statistics stay"):
+        policy = BatchNeuralUCB(model=rarely.torch.Module(normed), schedule=OnDemand(), seed=0, training=20)
+    play(policy)
+    policy.update()
+    assert torch.equal(policy.model.module[1].running_mean, torch.zeros(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rarely.torch.Module(normed, fit=fit)
+        rarely.torch.Module(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0), nn.Linear(4, 1)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +10,14 @@ import typer
 
 from rarely import InvalidInput, cluster, load
 from rarely.cluster.files import Folder
-from rarely.console import Group, Jobs, console, import_modules
+from rarely.console import IMPORTED, Group, Jobs, console
 from rarely.pages.grid import Grid
 
 fleet_app = Group(
     "fleet",
     "Campaigns and fleets on Ray: decide from Parquet, publish versions, join logs, update, report, audit.",
     "Interrupted. What is done is kept; run the same command to resume.",
+    imports=True,
 )
 SavedPolicy = Annotated[Path, typer.Argument(help="A saved policy.")]
 Store = Annotated[str, typer.Argument(help="The store: a folder or a URL such as s3://bucket/store.")]
@@ -26,22 +26,7 @@ Waves = Annotated[str, typer.Argument(help="The folder in which each wave of dec
 Decisions = Annotated[list[str], typer.Argument(help="Folders of decisions, in the order in which they were decided.")]
 Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, as ray://head:10001; by default a Ray here.")]
 AcceptLosses = Annotated[bool, typer.Option(help="Go on behind damaged lines and without missing logs, and say which.")]
-Model = Annotated[
-    str | None,
-    typer.Option(help="Your model, for a policy that was made with one: a module and a name in it, as shop.nets:net."),
-]
 BOTH_SIDES = 1.96
-
-
-def model_of(name: str | None) -> Any:
-    """Return the object that a module has under a name, such as shop.nets:net."""
-    if name is None:
-        return None
-    module, _, attribute = name.partition(":")
-    import_modules([module])
-    if not hasattr(sys.modules[module], attribute):
-        raise typer.BadParameter(f"--model must be MODULE:NAME; {module} has no {attribute or 'empty name'}.")
-    return getattr(sys.modules[module], attribute)
 
 
 @fleet_app.add(
@@ -55,17 +40,16 @@ def decide(
     out: Annotated[str, typer.Argument(help="The folder of decisions.")],
     jobs: Jobs = None,
     address: Address = None,
-    model: Model = None,
 ) -> None:
     """Decide every row of Parquet files; the same command resumes."""
-    done = cluster.decide(load(policy, model=model_of(model)), contexts, out, jobs=jobs, address=address)
+    done = cluster.decide(load(policy, model=IMPORTED), contexts, out, jobs=jobs, address=address)
     console.print(f"{done.rounds} rounds decided by version {done.version}, in {done.blocks} blocks: {out}")
 
 
 @fleet_app.add("publish", "policy.rarely store/")
-def publish(policy: SavedPolicy, store: Store, model: Model = None) -> None:
+def publish(policy: SavedPolicy, store: Store) -> None:
     """Make a saved policy the version that deciders use."""
-    console.print(cluster.publish(load(policy, model=model_of(model)), store), markup=False)
+    console.print(cluster.publish(load(policy, model=IMPORTED), store), markup=False)
 
 
 @fleet_app.add("rollback", "store/")
@@ -109,10 +93,9 @@ def update(
     store: Annotated[str | None, typer.Option("--publish", help="A store to publish the next version to.")] = None,
     jobs: Jobs = None,
     address: Address = None,
-    model: Model = None,
 ) -> None:
     """Learn from decisions and rewards, and save the next version in the place of the policy."""
-    learned = load(policy, model=model_of(model))
+    learned = load(policy, model=IMPORTED)
     cluster.update(learned, decisions, rewards, jobs=jobs, address=address)
     learned.save(policy)
     report(decisions)
@@ -121,9 +104,9 @@ def update(
 
 
 @fleet_app.add("audit", "store/ logs/")
-def audit(store: Store, logs: Logs, accept_losses: AcceptLosses = False, model: Model = None) -> None:
+def audit(store: Store, logs: Logs, accept_losses: AcceptLosses = False) -> None:
     """Make every logged decision again; name those that differ, and exit with 1, if an arm or a digit does."""
-    differences = cluster.audit(store, logs, accept_losses=accept_losses, model=model_of(model))
+    differences = cluster.audit(store, logs, accept_losses=accept_losses, model=IMPORTED)
     words = {"inf": "another arm", "nan": "cannot be made again"}
     lines = (f"{id}: {words.get(str(by), by)}" for id, by in differences.items())
     console.print("\n".join(lines) or "Every decision is the same.", markup=False)

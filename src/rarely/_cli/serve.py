@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from rarely import InvalidInput
 from rarely._cli.study import STOPPED, Storage
-from rarely.console import Group, Imports, console, error_console, guarded_by
+from rarely.console import IMPORTED, Group, Imports, console, error_console, guarded_by
 
 if TYPE_CHECKING:
     from rarely.service import KeyFile
@@ -63,19 +63,22 @@ def serve_command(
 
     - `rarely serve sqlite:///trial.db` — then open http://127.0.0.1:8000
     - `rarely serve postgresql://rarely@db/trials --host 0.0.0.0 --keys keys.json`
-    - `rarely serve sqlite:///trial.db --import mypackage.parts` — with a schedule or a model of your own
+    - `rarely serve sqlite:///trial.db --import mypackage.parts` — with a schedule of your own
+    - `rarely serve sqlite:///trial.db --import mypackage.nets:net` — with a torch module
     """
     needs_extra()
     from rarely.service import ServiceLimits, serve
 
     limits = ServiceLimits(waiting=waiting, body=body, arms=arms, connections=connections)
-    logs: Any = {"log_format": log_format, "log_requests": log_requests}
+    options: Any = {"log_format": log_format, "log_requests": log_requests, "models": IMPORTED}
     file = None if keys is None else key_file(keys)
 
     def announce(address: str) -> None:
         console.print(escape(f"{address}  dashboard /   routes /openapi.json   Ctrl-C to stop"))
 
-    if not serve(storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train, **logs):
+    if not serve(
+        storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train, **options
+    ):
         error_console.print("[red]error:[/red] the service did not start; see the lines above")
         raise typer.Exit(1)
 

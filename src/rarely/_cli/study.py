@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from rarely import InvalidInput
-from rarely.console import Group, console, error_console
+from rarely.console import IMPORTED, Group, console, error_console
 
 if TYPE_CHECKING:
     from rarely.study import Study
@@ -47,7 +47,7 @@ def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
     """Open the study of a command."""
     from rarely.study import Study
 
-    return Study.open(storage, name, lazy=lazy)
+    return Study.open(storage, name, lazy=lazy, model=IMPORTED)
 
 
 @study_app.add("create", "sqlite:///trial.db --name colours --file study.json")

@@ -13,10 +13,10 @@ import numpy as np
 __all__ = [
     "ApproximationWarning", "BudgetSpent", "ConflictingReward", "ContextsWarning", "DriftWarning", "DroppedRound",
     "ForgettingWarning", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward", "InvalidSchedule",
-    "JitterWarning", "NotCompiled", "NotPositiveDefinite", "NothingToLearn", "NothingToLearnWarning", "OutlierWarning",
-    "PolicyBusy", "RarelyError", "RejectedWarning", "RosterFull", "RoundingWarning", "ScheduleWarning", "SnapshotError",
-    "SnapshotWarning", "StaleUpdate", "TooExpensive", "TrainingRejected", "UnknownArm", "UnknownRound", "UpdateDue",
-    "WrongDecision", "WrongUpdate",
+    "JitterWarning", "ModelWarning", "NotCompiled", "NotPositiveDefinite", "NothingToLearn",
+    "NothingToLearnWarning", "OutlierWarning", "PolicyBusy", "RarelyError", "RejectedWarning", "RosterFull",
+    "RoundingWarning", "ScheduleWarning", "SnapshotError", "SnapshotWarning", "StaleUpdate", "TooExpensive",
+    "TrainingRejected", "UnknownArm", "UnknownRound", "UpdateDue", "WrongDecision", "WrongUpdate",
 ]  # fmt: skip
 """All errors and warnings, which `rarely` exports; the functions below refuse arguments with them."""
 
@@ -151,6 +151,10 @@ class DriftWarning(UserWarning):
 
 class RejectedWarning(UserWarning):
     """The training of an update was rejected: no version was spent, and the current one stays in use."""
+
+
+class ModelWarning(UserWarning):
+    """A module of the user's is trained otherwise than its layers do it by themselves."""
 
 
 class JitterWarning(UserWarning):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from inspect import getdoc
 from typing import Any
@@ -42,6 +42,7 @@ def create_app(
     keys: KeyFile | None = None,
     limits: ServiceLimits | None = None,
     automatic: bool = True,
+    models: Sequence[Any] = (),
 ) -> Starlette:
     """Return the service of all studies in a database.
 
@@ -55,6 +56,8 @@ def create_app(
         What it accepts at once.
     automatic
         Whether the next version is trained as soon as the schedule ends a batch; otherwise by `activate`.
+    models
+        Torch modules and estimators that policies of the studies were made with, as in `rarely.load`.
 
     Examples
     --------
@@ -63,7 +66,7 @@ def create_app(
     True
     """
     limits = ServiceLimits() if limits is None else limits
-    studies = OpenedStudies(storage, limits, automatic=automatic)
+    studies = OpenedStudies(storage, limits, list(models), automatic=automatic)
     api = Api(studies, limits, describe_api(), storage, keys)
 
     @asynccontextmanager

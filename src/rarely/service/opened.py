@@ -250,8 +250,8 @@ class OpenedStudy:
 class OpenedStudies:
     """The studies of one database, each opened once: at the start, or at the first request."""
 
-    def __init__(self, storage: str, limits: ServiceLimits, *, automatic: bool) -> None:
-        self._storage, self._limits, self._automatic = storage, limits, automatic
+    def __init__(self, storage: str, limits: ServiceLimits, models: list[Any], *, automatic: bool) -> None:
+        self._storage, self._limits, self._models, self._automatic = storage, limits, models, automatic
         self._opened: dict[str, OpenedStudy] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -275,7 +275,7 @@ class OpenedStudies:
                 raise Refusal(503, "the service is stopping.", "Stopping")
             if name not in self._opened:
                 try:
-                    study = Study.open(self._storage, name)
+                    study = Study.open(self._storage, name, model=self._models)
                 except UnknownStudy:  # its message names the database, which callers should not see
                     raise UnknownStudy(f"there is no study called {name[:200]!r}.") from None
                 again = self._storage.startswith("postgres")

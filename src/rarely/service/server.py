@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Literal, TypedDict, Unpack
@@ -114,6 +114,7 @@ class Options(TypedDict, total=False):
     keys: KeyFile | None
     limits: ServiceLimits | None
     automatic: bool
+    models: Sequence[Any]
 
 
 def configured(

@@ -99,13 +99,13 @@ def to_bytes(policy: Policy) -> bytes:
     return archive.to_bytes(*content_at(policy, state_of(policy)))
 
 
-def from_bytes(study: str, data: bytes) -> Policy:
-    """Return the policy that `to_bytes` was given, as one that decides for a study."""
-    return _of_study(study, archive.parse(io.BytesIO(data), "it"))
+def from_bytes(study: str, data: bytes, model: Any = None) -> Policy:
+    """Return the policy that `to_bytes` was given, as one that decides for a study; `model` is as in `load`."""
+    return _of_study(study, archive.parse(io.BytesIO(data), "it"), model)
 
 
-def _of_study(study: str, saved: archive.Archive) -> Policy:
-    policy: Policy = restore(saved, "it")
+def _of_study(study: str, saved: archive.Archive, model: Any) -> Policy:
+    policy: Policy = restore(saved, "it", model=model)
     set_life(policy, digest("life", study)[:16])  # all processes of a study give it to decisions; see `Decision.life`
     return policy
 
@@ -230,8 +230,8 @@ def whole_groups(events: Iterable[Event], segment: Segment) -> Iterator[list[Eve
 class Session:
     """The record of a study and its policy in memory; any number of threads may call, one at a time."""
 
-    def __init__(self, storage: Storage, name: str, clock: Clock = time.time) -> None:
-        self.storage, self.name, self._clock = storage, name, clock
+    def __init__(self, storage: Storage, name: str, clock: Clock = time.time, model: Any = None) -> None:
+        self.storage, self.name, self._clock, self.model = storage, name, clock, model
         self._lock = threading.RLock()
         self._closed, self._stopping, self._failed = False, False, ""
         self._live: LivePolicy | None = None
@@ -579,7 +579,7 @@ class Session:
         """Return the policy whose snapshot an event holds."""
         data = self.snapshot(tables, self.event(tables, seq))
         try:
-            return from_bytes(self.name, data)
+            return from_bytes(self.name, data, self.model)
         except SnapshotError as error:  # the snapshot is intact: its SHA-256 is the one on record
             raise errors.UnknownPart(
                 f"the policy of study {self.name!r} is intact, but cannot be made here: {error.__cause__ or error} "
@@ -660,7 +660,7 @@ class Session:
         if mark["sha256"] != sha256 or rows[-1][1] != position.seq or last is None or last.hash != position.head:
             raise ValueError("it belongs to another record")
         joined = _joined(snapshot.arrays, np.frombuffer(b"".join(history for *_, history, _ in rows), "<f8"))
-        policy = _of_study(self.name, saved._replace(arrays=saved.arrays | joined))
+        policy = _of_study(self.name, saved._replace(arrays=saved.arrays | joined), self.model)
         self.saved = max(self.saved, position.seq)
         return LivePolicy(policy, self.settings, position, base, rows=rows[0][0])
 

@@ -119,13 +119,21 @@ class Study:
         try:
             database.create()
             versions.create(database, name, policy, settings, clock=clock, **fields)
-            return cls(Session(database, name, clock))
+            return cls(Session(database, name, clock, getattr(policy, "model", None)))
         except BaseException:
             database.close()
             raise
 
     @classmethod
-    def open(cls, storage: str, name: str | None = None, *, lazy: bool = False, clock: Clock = time.time) -> Self:
+    def open(
+        cls,
+        storage: str,
+        name: str | None = None,
+        *,
+        model: Any = None,
+        lazy: bool = False,
+        clock: Clock = time.time,
+    ) -> Self:
         """Open a study that was created before, in this process or in another one.
 
         Raises `InvalidStorage` if there is no such database, or it cannot be written to, `UnknownStudy` if the database
@@ -136,6 +144,8 @@ class Study:
         ----------
         storage, name
             The arguments of `create`; the name may be omitted if the database holds only one study.
+        model
+            What the policy was made with, if that is code, as in `rarely.load`: a torch module, or an estimator.
         lazy
             By default the policy is built from the record now, so that damage is detected here. With `lazy` the first
             call that needs the policy builds it; `verify` and `log` do not need it, and work on read-only media.
@@ -152,7 +162,7 @@ class Study:
                     listed = ", ".join(names)
                     raise UnknownStudy(f"{database.url} holds {len(names)} studies; name one of them: {listed}.")
                 name = names[0]
-            study = cls(Session(database, check_id(name, "the name of a study"), clock))
+            study = cls(Session(database, check_id(name, "the name of a study"), clock, model))
             if not lazy:
                 with study._session.writing():
                     pass  # builds the policy

@@ -119,7 +119,7 @@ def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dic
     check_updates(policy.schedule, settings.stages)
     try:
         snapshot = to_bytes(policy)
-        kept = from_bytes(name, snapshot)
+        kept = from_bytes(name, snapshot, getattr(policy, "model", None))
     except RarelyError as error:
         raise InvalidStudy(
             f"the policy of a study must be one that can be saved and loaded: {error.__cause__ or error} A class of "
@@ -353,7 +353,9 @@ def begin(session: Session, *, force: bool, actor: str, reason: str) -> Job:
 def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> str:
     """Record a trained version, and return its kind: "version", "candidate" or "rejected"."""
     try:
-        live = LivePolicy(from_bytes(session.name, trained.snapshot), session.settings, Position(trained.cut))
+        live = LivePolicy(
+            from_bytes(session.name, trained.snapshot, session.model), session.settings, Position(trained.cut)
+        )
     except SnapshotError as error:
         raise StudyError(f"the trained version cannot be loaded, so it is not published: {error}") from error
     session.approach(live)

@@ -222,7 +222,31 @@ def check_outputs(module: Any, outputs: Outputs, rows: Any) -> None:
         raise InvalidInput("net must return finite numbers; of contexts between 0 and 1 it made others.")
     if not torch.equal(u, again):
         raise InvalidInput("net must not be random while it decides, as dropout is. Call net.eval() first.")
-    if not torch.allclose(mixed[1:], u[1:], rtol=1e-9, atol=1e-12):
+    _check_apart(mixed[1:], u[1:])
+    _check_alone(module, outputs, rows, u)
+
+
+def check_gradients(module: Any, forms: tuple[Form, ...], outputs: Outputs, rows: Any, u: Any, pairs: Any) -> None:
+    """Raise InvalidInput unless u and features of some contexts of a call are those of each of them alone."""
+    _check_alone(module, outputs, rows, u)
+    names = [name for form in forms for name in form.names]
+    expected = dict(zip(names, _by_autograd(map(module.get_parameter, names), module, outputs, rows), strict=True))
+    for form, pair in zip(forms, pairs, strict=True):
+        if not _agrees(form, pair, expected):
+            raise InvalidInput(
+                f"the gradient of {form.layer or ', '.join(form.names)!r} must be the one that contexts showed when "
+                "the model was made, unlike one used beside its layer. Give such contexts: Module(net, examples=…)."
+            )
+
+
+def _check_alone(module: Any, outputs: Outputs, rows: Any, u: Any) -> None:
+    """Raise InvalidInput unless u, (n,), is what each context gives alone."""
+    with torch.no_grad():
+        _check_apart(torch.cat([outputs(module, row) for row in rows[:, None]]), u)
+
+
+def _check_apart(alone: Any, together: Any) -> None:
+    if not torch.allclose(alone, together, rtol=1e-9, atol=1e-12):
         raise InvalidInput(
             "net must not mix the contexts of a call, as BatchNorm does in training mode: what it returns for one of "
             "them changes with another. Call net.eval() first, or use LayerNorm or GroupNorm."

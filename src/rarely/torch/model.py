@@ -6,15 +6,17 @@ It is trained by full gradients as in the paper, by minibatches of Adam where it
 context comes as (cx, c) and stands for c·u(x), c² = w: a weighted sample is a scaled one, as in the core.
 
 Weights are a tuple of float64 arrays, one for each parameter and buffer, so that a version is a value, as in the core.
+Whole numbers of more than 16 bits are held in three parts, which training in float32 leaves exact.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
-import json
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
@@ -25,10 +27,10 @@ import torch
 from torch import nn
 
 from rarely.extend import Array, CovarianceFactory, Dual, FactorRows, RowCost, prices
-from rarely.extend.checks import InvalidContexts, InvalidInput, SnapshotError, check_whole, shown
+from rarely.extend.checks import InvalidContexts, InvalidInput, ModelWarning, SnapshotError, check_whole, shown
 from rarely.extend.provisional import MAX_ITERATIONS, MODELS, MomentumState, Network, Objective, TrainingPlan, Weights
 from rarely.torch.factors import DeviceDual, TorchFactors, host, inner_products
-from rarely.torch.gradients import PASS, check_outputs, compute, forms_of, has_rule
+from rarely.torch.gradients import PASS, check_gradients, check_outputs, compute, forms_of, has_rule
 
 BATCH, BATCHES = 128, 16
 """Samples of a minibatch, at least, and minibatches of a pass through all samples, at most."""
@@ -37,13 +39,19 @@ EVALUATED = 4096
 CURVED = 500
 """Samples whose Gram matrix tells the curvature."""
 PROBES = 3
-"""Contexts on which a new model is tried."""
+"""Contexts of each of two distributions on which a new model is tried."""
+SAME = 1e-6
+"""The difference up to which numbers of two machines are those of one module."""
+CHECKED = 4
+"""Contexts of a call that are compared with autograd, at calls 1, 2, 4, 8, and so on."""
+LARGEST_ID = 2**50
+"""Ids up to this are whole numbers after a sample's weight has scaled them, too."""
+PART_BITS = 21
+"""Bits of a part of a whole number."""
 RATES = (0.01, 0.002)
 """Adam's learning rates that a policy which tunes itself compares, as it compares skip paths of the perceptron."""
 LOADED = 2
 """Versions of the module that are kept ready to decide."""
-KNOWN: dict[str, Module] = {}
-"""Models of this process by their settings, so that a policy's file, a study or a service finds its own again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +110,9 @@ class TorchNetwork(Network):
         model = self.model
         with PASS:
             rows = torch.as_tensor(np.ascontiguousarray(model.split(contexts)[0]), device=model.device)
-            u, pairs = compute(model.deciding(weights), model.forms, model.outputs, rows)
+            module = model.deciding(weights)
+            u, pairs = compute(module, model.forms, model.outputs, rows)
+            model.check_call(module, rows, u, pairs)
         pairs = [(a, d / self.output_scale) for a, d in pairs]
         pairs = pairs if model.on_device else [(host(a), host(d)) for a, d in pairs]
         return host(u), TorchFactors(model.forms, *zip(*pairs, strict=True))
@@ -112,7 +122,9 @@ class Module:
     """A torch module whose parameters explore: the model of a neural policy.
 
     The module maps n contexts, (n, *shape), to n numbers, (n,) or (n, 1): the reward, standardised in preset
-    "practical". It is copied, and the caller's stays as it is.
+    "practical". It is copied, and the caller's stays as it is. Of a compiled module the original decides and is
+    trained; one in float16 or bfloat16 is held in float32. Without `fit` it is trained in the mode in which it
+    decides, so that dropout drops nothing and BatchNorm keeps its running statistics, which a warning says.
 
     Parameters
     ----------
@@ -122,8 +134,8 @@ class Module:
         The shape of one context, such as (1, 8, 8), or a dict of shapes by the names of `forward`'s arguments. None
         takes the inputs of the first Linear layer.
     ids
-        Whether contexts are whole numbers, such as those of words, to which they are rounded; of a dict, the names of
-        those that are.
+        Whether contexts are whole numbers up to 2⁵⁰, such as those of words, which the module gets as int64; of a dict,
+        the names of those that are.
     explore
         What Z is over: "requires_grad", every parameter that requires a gradient; "last", the last layer; or patterns
         of parameters' names, such as ["head.*"]. What requires no gradient is not trained either.
@@ -133,6 +145,9 @@ class Module:
         of the rewards, on which the noise is measured.
     batch
         Samples of a minibatch; None is a 16th of them, at least 128.
+    examples
+        Some contexts as they come, on which the forms of features are found and checked. None draws some, of uniform
+        and of normal numbers. Decisions are compared with autograd now and then; an error may ask for examples.
     device
         "cpu" or "cuda". On "cuda" scores, Gram matrices, triangular solves and training stay there, and sums are not
         the same from run to run bit for bit. Decisions are float64; training in float32 uses TF32 only after
@@ -156,14 +171,18 @@ class Module:
         explore: Any = "requires_grad",
         fit: Callable[..., Any] | None = None,
         batch: int | None = None,
+        examples: Any = None,
         device: Any = "cpu",
     ) -> None:
         if not isinstance(net, nn.Module) or not (fit is None or callable(fit)):
             raise InvalidInput(f"net must be a torch.nn.Module, and fit a function; got {shown(net)}, {shown(fit)}.")
         check_whole("batch", batch, 1, besides=(None,))
-        self.fit, self.batch, self._loaded = fit, batch, list[tuple[Weights, Any]]()
+        self.fit, self.batch, self._loaded, self._calls = fit, batch, list[tuple[Weights, Any]](), [0]
+        if any(isinstance(each, torch.jit.ScriptModule) for each in net.modules()):
+            raise InvalidInput("net must have layers whose gradients can be read: give the module, before TorchScript.")
         try:
-            self._net, self.device = copy.deepcopy(net).cpu(), torch.empty(0, device=device).device
+            self._net, self.device = _own_copy(net), torch.empty(0, device=device).device
+            torch.empty(1, device=device).cpu()  # what holds no numbers, as "meta", raises
         except Exception as error:
             raise InvalidInput(f"net must be one that can be copied, and device one that is here: {error}") from error
         self.inputs = _read_shape(self._net, shape)
@@ -176,13 +195,25 @@ class Module:
         self.names = [*self.trained, *(name for name, _ in named if name not in self.trained)]
         if any(nn.parameter.is_lazy(each) for _, each in named):
             raise InvalidInput("net must have all of its weights; call a lazy one on some contexts first.")
+        if any(each.is_complex() or each.is_quantized for _, each in named):
+            raise InvalidInput("net must have weights of real numbers, neither complex nor quantised.")
         self.weights, self.explored, probes = self.read(self._net, np.float64), self._explored(explore), self._probes()
         module, rows = self.deciding(self.weights), torch.as_tensor(probes, device=self.device)
+        check_outputs(module, self.outputs, rows[:PROBES])
+        self.probed = self.values_at_probes(self.weights)
+        rows = rows[[i for i, u in enumerate(self.probed) if i < PROBES or u is not None]]
+        if examples is not None:
+            given = np.asarray(self.contexts(examples), np.float64).reshape(-1, self.dim)
+            rows = torch.cat((rows, torch.as_tensor(given, device=self.device)))
         check_outputs(module, self.outputs, rows)
         self.forms, self.norm = forms_of(module, self.explored, self.outputs, rows), 1.0
-        factors = self.network().values_and_factors(self.weights, np.column_stack((probes, np.ones(PROBES))))[1]
+        factors = self.network().values_and_factors(self.weights, np.column_stack((probes[:PROBES], np.ones(PROBES))))[
+            1
+        ]
         self.norm = math.sqrt(float(factors.squared_norms.mean())) or 1.0
-        KNOWN[json.dumps(self.settings() | {"norm": 1.0})] = self
+        self._calls[0] = 0
+        if fit is None:
+            self._announce_modes()
 
     # --- contexts
 
@@ -207,37 +238,68 @@ class Module:
         lead = np.broadcast_shapes(*(each.shape[:-1] for each in flat))
         return np.concatenate([np.broadcast_to(each, (*lead, each.shape[-1])) for each in flat], axis=-1)
 
-    def unpacked(self, rows: Any) -> Any:
-        """Return rows, (n, d), as the tensor, or the tensors by name, that the module takes."""
-        parts, start = {}, 0
+    def columns(self) -> Iterator[tuple[str, slice]]:
+        """Yield the columns of rows that each input has."""
+        start = 0
         for name, shape in self.inputs.items():
-            part = rows[:, start : start + math.prod(shape)].reshape(len(rows), *shape)
-            parts[name] = part.round().long() if name in self.ids else part
+            yield name, slice(start, start + math.prod(shape))
             start += math.prod(shape)
-        return parts.get("", parts)
+
+    def unpacked(self, rows: Any, dtype: Any = None) -> dict[str, Any]:
+        """Return rows, (n, d), as the tensors that the module takes, by name: ids as int64, all else in `dtype`."""
+        parts = {name: rows[:, place].reshape(len(rows), *self.inputs[name]) for name, place in self.columns()}
+        return {name: x.round().long() if name in self.ids else x.to(dtype or x.dtype) for name, x in parts.items()}
 
     def split(self, contexts: Array) -> tuple[Array, Array]:
         """Return x and c of contexts (cx, c)."""
         rows, roots = contexts[:, :-1], contexts[:, -1]
-        return (rows if (roots == 1).all() else rows / roots[:, None]), roots
+        rows = rows if (roots == 1).all() else rows / roots[:, None]
+        for part in (rows[:, place] for name, place in self.columns() if name in self.ids):
+            plain = part[roots == 1]
+            if (np.abs(part) > LARGEST_ID).any() or (plain != np.rint(plain)).any():
+                raise InvalidContexts("ids must be whole numbers up to 2⁵⁰. Number them, or give their digits apart.")
+        return rows, roots
 
     def outputs(self, called: Any, rows: Any) -> Any:
         """Return u of each row, (n,)."""
-        parts = self.unpacked(rows)
+        return self.outputs_of(called, self.unpacked(rows))
+
+    def outputs_of(self, called: Any, parts: dict[str, Any]) -> Any:
+        """Return u, (n,), of what `unpacked` returns."""
+        count = len(next(iter(parts.values())))
         try:
-            u = called(**parts) if isinstance(parts, dict) else called(parts)
+            u = called(parts[""]) if "" in parts else called(**parts)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise InvalidInput(
-                f"net must take {len(rows)} contexts of shape {self.inputs.get('', self.inputs)} in {rows.dtype}: "
+                f"net must take {count} contexts of shape {self.inputs.get('', self.inputs)}: "
                 f"{type(error).__name__}: {error}. Give shape=…, ids=True for whole numbers, or net.eval()."
             ) from error
-        if not torch.is_tensor(u) or u.shape not in ((len(rows),), (len(rows), 1)):
+        if not torch.is_tensor(u) or u.shape not in ((count,), (count, 1)):
             made = tuple(u.shape) if torch.is_tensor(u) else type(u).__name__
             raise InvalidInput(
-                f"net must return one number for each context, a tensor of shape (n,) or (n, 1); of {len(rows)} "
+                f"net must return one number for each context, a tensor of shape (n,) or (n, 1); of {count} "
                 f"contexts it made {made}. Several outputs: give the arm as a part of the context, and return its own."
             )
-        return u.reshape(len(rows))
+        return u.reshape(count)
+
+    def check_call(self, module: Any, rows: Any, u: Any, pairs: Any) -> None:
+        """Raise InvalidInput unless u and features are finite and, now and then, those of autograd."""
+        finite = u.isfinite()
+        for part in itertools.chain(*pairs):
+            finite = finite & part.isfinite().all(1)
+        if not finite.all():
+            bad = int(torch.nonzero(~finite)[0])
+            raise InvalidContexts(
+                "net must return finite numbers with finite gradients; of the context "
+                f"{shown(rows[bad].tolist())} it made {float(u[bad]):g}, or such a gradient."
+            )
+        calls = self._calls[0] + 1
+        if calls & (calls - 1) == 0 and len(rows):
+            some = sorted({round(i) for i in np.linspace(0, len(rows) - 1, CHECKED)})
+            check_gradients(
+                module, self.forms, self.outputs, rows[some], u[some], [(a[some], d[some]) for a, d in pairs]
+            )
+        self._calls[0] = calls
 
     # --- weights
 
@@ -245,12 +307,13 @@ class Module:
         """Put weights into a module."""
         with torch.no_grad():
             for tensor, array in zip(self._tensors(module), weights, strict=True):
-                tensor.copy_(torch.as_tensor(array))
+                tensor.copy_(_joined(array) if _is_wide(tensor) else torch.as_tensor(array))
 
     def read(self, module: Any, dtype: Any) -> tuple[Any, ...]:
         """Return the weights of a module, as arrays."""
         kind = getattr(torch, np.dtype(dtype).name)
-        return tuple(each.detach().to("cpu", kind, copy=True).numpy() for each in self._tensors(module))
+        tensors = (_parts(each) if _is_wide(each) else each.detach() for each in self._tensors(module))
+        return tuple(each.to("cpu", kind, copy=True).numpy() for each in tensors)
 
     def _tensors(self, module: Any) -> list[Any]:
         named = dict(module.named_parameters()) | dict(module.named_buffers())
@@ -289,7 +352,7 @@ class Module:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_loaded": []}
+        return self.__dict__ | {"_loaded": [], "_calls": [0]}
 
     # --- what the core asks for
 
@@ -319,8 +382,14 @@ class Module:
     def settings(self) -> dict[str, Any]:
         """Return what a file keeps of the model besides its weights, as JSON."""
         shapes = {name: list(shape) for name, shape in self.inputs.items()}
-        settings = {"shape": shapes, "ids": sorted(self.ids), "explore": self.explored, "batch": self.batch}
-        return settings | {"norm": self.norm, "fit": _name_of(self.fit), "layers": self.layers}
+        settings: dict[str, Any] = {
+            "shape": shapes,
+            "ids": sorted(self.ids),
+            "explore": self.explored,
+            "batch": self.batch,
+        }
+        settings |= {"norm": self.norm, "fit": _name_of(self.fit), "layers": self.layers}
+        return settings | {"forms": [[form.layer, form.kind] for form in self.forms], "probed": self.probed}
 
     @property
     def layers(self) -> list[list[str]]:
@@ -353,27 +422,50 @@ class Module:
         return explored
 
     def _probes(self) -> Array:
-        """Return a few contexts of uniform numbers, (n, d)."""
-        rng, parts = np.random.default_rng(0), []
+        """Return a few contexts of uniform numbers and as many of normal ones, (n, d)."""
+        rng, both = np.random.default_rng(0), []
         words = min((m.num_embeddings for m in self._net.modules() if isinstance(m, nn.Embedding)), default=1)
-        for name, shape in self.inputs.items():
-            size = (PROBES, math.prod(shape))
-            parts.append(rng.integers(words, size=size) if name in self.ids else rng.uniform(0.05, 1, size))
-        return np.hstack(parts).astype(np.float64)
+        sizes = {name: (PROBES, math.prod(shape)) for name, shape in self.inputs.items()}
+        for drawn in (partial(rng.uniform, 0.05, 1), partial(rng.normal, 0, 1)):
+            both.append([rng.integers(words, size=n) if name in self.ids else drawn(n) for name, n in sizes.items()])
+        return np.vstack([np.hstack(parts) for parts in both]).astype(np.float64)
+
+    def values_at_probes(self, weights: Weights) -> list[float | None]:
+        """Return u of every probe alone; None where it, or its gradient, is no finite number."""
+        module, found = self.deciding(weights), list[float | None]()
+        for row in torch.as_tensor(self._probes(), device=self.device)[:, None]:
+            found.append(None)
+            with PASS, suppress(InvalidInput, RuntimeError):  # a module may take positive numbers alone
+                u = self.outputs(module, row).sum()
+                gradients = torch.autograd.grad(u, [*map(module.get_parameter, self.explored)], allow_unused=True)
+                if all(each is None or each.isfinite().all() for each in (u, *gradients)):
+                    found[-1] = float(u.detach())
+        return found
+
+    def _announce_modes(self) -> None:
+        """Warn of layers that the library's training leaves as they are while a policy decides."""
+        kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.MultiheadAttention)
+        layers = ((name, each) for name, each in self._net.named_modules() if isinstance(each, kinds))
+        if some := [name or "net" for name, each in layers if getattr(each, "p", getattr(each, "dropout", 1.0))]:
+            warnings.warn(
+                f"net is trained in the mode in which it decides: in {', '.join(some)} nothing is dropped, and running "
+                "statistics stay as they are. Give fit=… to train them otherwise.",
+                ModelWarning,
+                stacklevel=3,
+            )
 
 
 def model_from(net: Any, saved: Any, arrays: Any) -> Module:
-    """Return the model for a saved policy: that of a module or a model, or one that this process has made.
+    """Return the model for a saved policy, that of a module or a model, if it makes of the weights what it made.
 
-    Another architecture is refused by its first layer.
+    Another architecture is refused by its first layer, and another `forward` by its values at the probes.
     """
-    net = KNOWN.get(json.dumps(saved | {"norm": 1.0})) if net is None else net
     if not isinstance(net, Module | nn.Module):
         raise SnapshotError(
-            "holds a policy whose model is code, which a file cannot hold. Make the same rarely.torch.Module before, "
-            "or give it: load(path, model=net)."
+            f"holds a policy whose model is code, which a file cannot hold; got {shown(net)}. Give the module: "
+            "load(path, model=net), Study.open(storage, model=net), or --import MODULE:NAME of a command."
         )
-    layers = net.layers if isinstance(net, Module) else _layers(net)
+    layers = net.layers if isinstance(net, Module) else _layers(_own_copy(net))
     for mine, theirs in itertools.zip_longest(layers, saved["layers"], fillvalue=["", "missing"]):
         if mine != theirs:
             raise SnapshotError(
@@ -383,14 +475,59 @@ def model_from(net: Any, saved: Any, arrays: Any) -> Module:
     if not isinstance(net, Module):
         shape = saved["shape"]
         net = Module(net, shape.get("", shape), **{name: saved[name] for name in ("ids", "explore", "batch")})
-    if saved["fit"] != (name := _name_of(net.fit)):
-        raise SnapshotError(f"holds a policy trained by fit = {saved['fit']}; got {name}: model=Module(net, fit=…).")
+    for name in ("shape", "ids", "explore", "fit", "forms"):
+        if saved[name] != (mine := net.settings()[name]):
+            argument = "examples" if name == "forms" else name
+            raise SnapshotError(
+                f"holds a model with {name} = {shown(saved[name])}; got {shown(mine)}. Make it as it was made: "
+                f"model=Module(net, {argument}=…)."
+            )
+    initial = tuple(arrays[f"learner.initial{i}"] for i in range(len(net.weights)))
+    if [each.shape for each in initial] != [each.shape for each in net.weights]:
+        raise SnapshotError("must hold weights of the shapes that its layers have. Use a backup.")
+    values = net.values_at_probes(initial)
+    found, expected = (np.array([math.nan if u is None else u for u in some]) for some in (values, saved["probed"]))
+    if not np.allclose(found, expected, SAME, SAME, equal_nan=True):
+        raise SnapshotError(
+            f"holds a model that made {shown(saved['probed'])} of some contexts with its first weights; the module "
+            f"given makes {shown(values)}. Its forward must be the one that was saved."
+        )
     model: Module = net.at(net.weights)
-    model.norm = float(saved["norm"])  # that of the initial weights in the file
+    model.norm, model.probed = float(saved["norm"]), saved["probed"]  # those of the initial weights in the file
     return model
 
 
 MODELS["rarely.torch"] = model_from
+
+
+def _own_copy(net: Any) -> Any:
+    """Return a copy of a module as it was before `torch.compile`, with at least the digits of float32."""
+    net = copy.deepcopy(getattr(net, "_orig_mod", net)).cpu()
+    for module in list(net.modules()):
+        for name, child in module.named_children():
+            if hasattr(child, "_orig_mod"):
+                setattr(module, name, child._orig_mod)
+    for tensor in (*net.parameters(), *net.buffers()):
+        if tensor.dtype in (torch.float16, torch.bfloat16):
+            tensor.data = tensor.data.float()
+    return net
+
+
+def _is_wide(tensor: Any) -> bool:
+    """Return whether a tensor has whole numbers that float32 might round."""
+    return tensor.dtype in (torch.int32, torch.int64)
+
+
+def _parts(tensor: Any) -> Any:
+    """Return whole numbers in three parts, the highest first, each of which float32 holds."""
+    whole, below = tensor.detach().long(), (1 << PART_BITS) - 1
+    return torch.stack((whole >> 2 * PART_BITS, (whole >> PART_BITS) & below, whole & below))
+
+
+def _joined(parts: Any) -> Any:
+    """Return the whole numbers of three parts."""
+    high, middle, low = torch.as_tensor(parts).long()
+    return (high << 2 * PART_BITS) + (middle << PART_BITS) + low
 
 
 def _layers(net: Any) -> list[list[str]]:
@@ -425,14 +562,13 @@ class TorchObjective(Objective):
         self.network, self.ridge, self._rate, self._seed = network, plan.ridge, network.rate, plan.seed
         self.dtype, self.model, self._contexts = np.dtype(plan.precision).type, network.model, contexts
         self.initial = tuple(w.astype(self.dtype) for w in initial)
-        self._module = self.model.fresh(initial, getattr(torch, plan.precision))
+        kind = getattr(torch, plan.precision)
+        self._module = self.model.fresh(initial, kind)
         self._trained = [self._module.get_parameter(name) for name in self.model.trained]
         self._start = [p.detach().clone() for p in self._trained]
         (x, c), s = self.model.split(contexts), network.output_scale
-        self._x, self._c, self.targets = (
-            torch.as_tensor(np.ascontiguousarray(each, self.dtype), device=self.model.device)
-            for each in (x, c / s, rewards / s)
-        )
+        rows, c, r = (torch.tensor(each, device=self.model.device) for each in (x, c / s, rewards / s))
+        self._x, self._c, self.targets = self.model.unpacked(rows, kind), c.to(kind), r.to(kind)
         self._parts: list[Any] = [slice(s, s + EVALUATED) for s in range(0, len(rewards), EVALUATED)]
         self._steps: Iterator[None] = iter(())
 
@@ -451,7 +587,7 @@ class TorchObjective(Objective):
             return float(self.ridge * moved / 2 + sum(self._squares(part).double() for part in self._parts))
 
     def _squares(self, part: Any) -> Any:
-        u = self.model.outputs(self._module, self._x[part])
+        u = self.model.outputs_of(self._module, {name: each[part] for name, each in self._x.items()})
         return ((self._c[part] * u - self.targets[part]) ** 2).sum() / 2
 
     def _gradient(self, parts: list[Any], scale: float) -> tuple[float, list[Any]]:
@@ -510,7 +646,7 @@ class TorchObjective(Objective):
         with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]):
             torch.manual_seed(seed)
             generator, weights = torch.Generator(device).manual_seed(seed), (self._c * self.network.output_scale) ** 2
-            self.model.fit(self._module, self.model.unpacked(self._x), self.targets / self._c, weights, generator)
+            self.model.fit(self._module, self._x.get("", self._x), self.targets / self._c, weights, generator)
         if not all(np.isfinite(w).all() for w in self.model.read(self._module, self.dtype)):
             raise InvalidInput("fit must leave finite weights; some are not. The policy has not changed.")
         while True:

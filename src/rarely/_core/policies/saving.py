@@ -179,6 +179,7 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None, model: Any =
     model
         What the policy was made with, if that is code: the torch module, or `rarely.torch.Module`, of which the file
         has the weights alone; or the estimator of an `EnsemblePolicy`, which a file names only if it is harmless.
+        Several in a list are tried in order; a policy that needs none leaves them aside.
 
     Examples
     --------
@@ -203,7 +204,7 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: 
     others = {} if beta is None else {"beta": beta}
     arguments = settings if isinstance(settings, dict) else {}
     code = {argument: arguments[argument] for argument in CODE if isinstance(arguments.get(argument), dict)}
-    if not code and model is not None:
+    if not code and not isinstance(model, list | None):
         raise InvalidInput("model is given to load() for a policy that was saved with one.")
     try:
         for argument, described in code.items():
@@ -228,7 +229,13 @@ def _restored_model(model: Any, described: dict[str, Any], package: str, arrays:
         import_module(package)  # which adds itself
     if package not in MODELS:
         raise SnapshotError(f"holds a model of {package!r}; import that package before loading.")
-    return MODELS[package](model, described, arrays)
+    refused = []
+    for one in [*model, None] if isinstance(model, list) else [model]:
+        try:
+            return MODELS[package](one, described, arrays)
+        except SnapshotError as error:
+            refused.append(error)
+    raise refused[0]
 
 
 def _restored(opened: archive.Archive, others: dict[str, Any]) -> Any:
