@@ -10,13 +10,13 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely import InvalidInput
 from rarely.extend import Array
-from rarely.extend.checks import shown
 from rarely.extend.provisional import write_file as write
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.pages.grid import Grid
@@ -27,7 +27,7 @@ from rarely.study.effects import AnalysisPlan, Look, Outcomes, Scores, planned_l
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import Event
 from rarely.study.session import Session
-from rarely.study.settings import StudySettings
+from rarely.study.settings import StudySettings, check_part
 from rarely.study.tell import rewards_to_learn
 
 MAX_PAIRED = 10
@@ -200,8 +200,7 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
         raise InvalidStudy(
             f"an analysis needs two or more arms with names, and a control arm among them; got {names!r}, {control!r}."
         )
-    if plan is not None and not isinstance(plan, AnalysisPlan):
-        raise InvalidStudy(f"plan must be an AnalysisPlan, such as AnalysisPlan(1200); got {shown(plan)}.")
+    check_part("plan", plan, AnalysisPlan, NoneType)
     outcomes, stages = outcomes_of(session, last)
     count = len(outcomes.arms)
     _check_chances(outcomes, names)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from rarely import InvalidInput, RarelyError
 
+__all__ = [
+    "ApprovalNeeded", "BrokenStudy", "CheckpointWarning", "ClockAhead", "FallbackWarning", "InvalidId",
+    "InvalidStorage", "InvalidStudy", "NewerSchema", "NotDelivered", "RequestRefused", "ServiceUnavailable",
+    "StaleTrainer", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists", "StudyFailed",
+    "StudyFull", "StudyPinned", "UnknownDecision", "UnknownPart", "UnknownStudy",
+]  # fmt: skip
+
 
 class StudyError(RarelyError):
     """The base class of all errors of a study; the study is as it was before the call."""

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Literal
 
 import numpy as np
@@ -139,13 +140,10 @@ class StudySettings:
     plan: AnalysisPlan | None = None
 
     def __post_init__(self) -> None:
-        if self.plan is not None and not isinstance(self.plan, AnalysisPlan):
-            raise InvalidStudy(f"plan must be an AnalysisPlan, such as AnalysisPlan(1200); got {shown(self.plan)}.")
-        if not isinstance(self.rewards, RewardRule):
-            raise InvalidStudy(f"rewards must be a RewardRule; got {shown(self.rewards)}.")
+        check_part("plan", self.plan, AnalysisPlan, NoneType)
+        check_part("rewards", self.rewards, RewardRule)
+        check_part("blocks", self.blocks, ArmBlocks, NoneType)
         object.__setattr__(self, "arms", read_arms(self.arms))
-        if self.blocks is not None and not isinstance(self.blocks, ArmBlocks):
-            raise InvalidStudy(f"blocks must be an ArmBlocks, which makes contexts of a row; got {shown(self.blocks)}.")
         if self.blocks is not None and (self.blocks.features is not None or self.blocks.arms is None):
             raise InvalidStudy(
                 "blocks of a study must have a number of arms and no features of arms; give whole contexts instead."
@@ -178,6 +176,12 @@ class StudySettings:
             return cls(description["arms"], control=description["control"], **_values(description))
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             raise BrokenStudy(f"the settings of the study cannot be read ({error}). Use a backup.") from error
+
+
+def check_part(name: str, part: Any, *kinds: type[Any]) -> None:
+    """Refuse a part of a study that has none of these classes, the first of which users give."""
+    if not isinstance(part, kinds):
+        raise InvalidStudy(f"{name} must be a value of {kinds[0].__name__}; got {shown(part)}.")
 
 
 def _values(description: dict[str, Any]) -> dict[str, Any]:
