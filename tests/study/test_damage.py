@@ -120,6 +120,7 @@ def test_an_altered_decision_is_not_served(path):
         "body = body || ' '",
         "body = '{}'",
         "body = '[1]'",
+        """body = '{"reward":"x","round":[],"snapshot":"x","cut":null,"number":"x"}'""",
         "body = '{'",
         "body = CAST(x'7b22ff' AS TEXT)",
         "body = x'00'",
@@ -135,9 +136,12 @@ def test_an_altered_record_is_not_analysed(path, change, kind):
     last = f"(SELECT max(seq) FROM rarely_events WHERE kind = '{kind}')"
     tamper(path, f"UPDATE rarely_events SET {change} WHERE seq = {last}")
     with Study.open(url(path), lazy=True) as study:
-        for read in (study.analysis, study.log, lambda: list(study.decisions())):
+        for read in (study.analysis, study.log, study.replay, lambda: list(study.decisions())):
             with pytest.raises(BrokenStudy, match="Use a backup"):
                 read()
+    if kind == "version":
+        with pytest.raises(BrokenStudy, match="Use a backup"):
+            Study.open(url(path))
 
 
 def test_a_body_without_its_field_is_damage():

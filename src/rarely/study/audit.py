@@ -255,7 +255,7 @@ def replay(session: Session) -> Replay:
     except for ties, and the differences of probabilities say how close it was.
     """
     player = _Player(session)
-    for block in _blocks(session.events(0, session.last_seq())):
+    for block in _blocks(session.checked(session.events(0, session.last_seq()), Position())):
         player.play(block)
     wrong = tuple(_wrong_checkpoints(session))
     return Replay(player.decisions, tuple(player.other), player.largest, tuple(player.trainings), wrong)

@@ -339,7 +339,7 @@ class Session:
     def specials(self) -> list[Event]:
         """Return all events except decisions, rewards and cuts."""
         with self.reading() as tables:
-            return tables.specials()
+            return list(self.unaltered(tables.specials()))
 
     def events(self, first: int, last: int) -> Iterator[Event]:
         """Yield the events after `first` up to and including `last`, in short reads between which others may write."""
@@ -509,16 +509,24 @@ class Session:
         """Yield the events after a position, each checked against the chain."""
         seq, head = position.seq, position.head
         for event in events:
-            flaw = flaw_of(self.name, event, seq + 1, head)
-            if flaw:
-                raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
+            self._check_event(event, seq + 1, head)
             yield event
             seq, head = event.seq, event.hash
+
+    def unaltered(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield events from anywhere in the record, each checked against its own hash."""
+        for event in events:
+            self._check_event(event, event.seq, event.previous)
+            yield event
+
+    def _check_event(self, event: Event, seq: int, previous: str) -> None:
+        if flaw := flaw_of(self.name, event, seq, previous):
+            raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
 
     def _restored(self) -> LivePolicy:
         """Return the policy in use, from a checkpoint or its cut on, in short reads that keep nobody waiting."""
         with self.reading() as tables:
-            last, specials = tables.last_seq(), tables.specials()
+            last, specials = tables.last_seq(), list(self.unaltered(tables.specials()))
         position = Position()
         for event in specials:
             position = position.after(event)

@@ -128,7 +128,10 @@ class Tables:
     def _events(self, where: str, *parameters: Any) -> list[Event]:
         """Return the events that fulfil a condition."""
         sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? {where}"
-        return [Event(*row) for row in self._rows(sql, *parameters)]
+        rows = self._rows(sql, *parameters)
+        if not all(isinstance(row[0], int) for row in rows):
+            raise BrokenStudy("every event of a record must have a number, and one has none. Use a backup.")
+        return [Event(*row) for row in rows]
 
     # --- all studies
 
