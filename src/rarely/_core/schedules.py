@@ -140,9 +140,8 @@ class Budget(Schedule):
         if self.schedule.horizon is not None and caps:
             caps.append(self.schedule.horizon)
         object.__setattr__(self, "batches", min(caps) + self.extra if caps else None)
-        object.__setattr__(self, "horizon", self.schedule.horizon)
-        object.__setattr__(self, "plans_ahead", self.schedule.plans_ahead)
-        object.__setattr__(self, "on_demand", self.schedule.on_demand)
+        for name in ("horizon", "plans_ahead", "on_demand"):
+            object.__setattr__(self, name, getattr(self.schedule, name))
 
     @classmethod
     def around(cls, schedule: Schedule) -> Budget:
@@ -338,8 +337,8 @@ class AtRounds(_Grid):
         try:
             listed = list(self.rounds)
         except TypeError:
-            came = shown(self.rounds)
-            raise InvalidSchedule(f"AtRounds.rounds must be a list of rounds; got {came}. Use AtRounds([5]).") from None
+            rule = f"AtRounds.rounds must be a list of rounds; got {shown(self.rounds)}"
+            raise InvalidSchedule(f"{rule}. Use AtRounds([5]).") from None
         for number in listed:
             check_whole("each of AtRounds.rounds", number, 1, InvalidSchedule)
         points = tuple(int(number) for number in listed)

@@ -47,7 +47,6 @@ from rarely.extend import (
     Watch,
     Widths,
     WithinBatch,
-    encoded,
     limits_from,
     rule_from,
     seeded,
@@ -219,9 +218,10 @@ class KernelUCB(Policy):
         scale = ContextScale.start(dim, context_scale, constant=True, fitted=True)
         self._kernel = NTK(depth, kind)
         none = np.empty((0, scale.map.scaled_dim))
-        self._given: dict[str, Any] = {"depth": depth, "kind": kind, "steps": steps}
-        self._given |= {"standardise_rewards": standardise_rewards, "within_batch": within_batch, "ties": ties}
-        self._given |= {"schedule": schedule, "context_scale": context_scale, "exploration": exploration}
+        self._settings = {"dim": scale.map.dim, "schedule": schedule, "depth": depth, "kind": kind, "steps": steps}
+        self._settings |= {"standardise_rewards": standardise_rewards, "within_batch": within_batch, "ties": ties}
+        self._settings |= {"ridge": ridge, "beta": beta, "context_scale": context_scale, "exploration": exploration}
+        self._settings["forgetting"] = forgetting
         super().__init__(
             KernelLearner(self._kernel, ridge, steps, standardise_rewards, scale, none, np.empty(0)),
             schedule=schedule,
@@ -241,9 +241,3 @@ class KernelUCB(Policy):
         """The map from contexts to what the kernel sees."""
         assert isinstance(self._learner, KernelLearner)
         return self._learner.scale.map
-
-    def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON."""
-        given = self._given | {"dim": self.dim, "ridge": self._factory.ridge, "beta": self._beta}
-        given |= {"forgetting": self.history.forgetting, "seed": self._seed, "limits": self._limits}
-        return encoded(given)

@@ -411,9 +411,7 @@ class History:
         order = np.argsort(np.concatenate([own, rows]), kind="stable")
         places = np.argsort(order)
         merged, numbers, values = (np.concatenate(pair)[order] for pair in both)
-        other = History(self._contexts.shape[1], self.forgetting)
-        other.logged, other._lives = self.logged, self._lives
-        other._append(merged, numbers[:, 0], numbers[:, 1], values)
+        other = self._of_rows(merged, numbers, values)
         other._record(places[self._arrivals[: self._arrived]], self._values[: self._arrived])
         other._record(places[len(own) :], rewards)
         other.total, settled = self.total + rounds, sums.count + self._arrived
@@ -541,6 +539,13 @@ class History:
         self._numbers = appended(self._numbers, length, numbers)
         self._length, self.total = length + len(arms), self.total + len(arms)
 
+    def _of_rows(self, contexts: Array, numbers: IntArray, assessments: Array) -> History:
+        """Return a history of these rows alone, without rewards yet."""
+        other = History(contexts.shape[1], self.forgetting)
+        other.logged, other._lives = self.logged, self._lives
+        other._append(contexts, numbers[:, 0], numbers[:, 1], assessments)
+        return other
+
     def _record(self, positions: IntArray, values: Array) -> None:
         """Add rewards to this very history."""
         before, after = self._arrived, self._arrived + len(positions)
@@ -557,10 +562,8 @@ class History:
             return self
         kept, rewards, rows = ~gone, self._rewards(), self.rows
         arrivals, values = self._arrivals[: self._arrived], self._values[: self._arrived]
-        other = History(self._contexts.shape[1], self.forgetting)
-        other.logged, other._lives = self.logged, self._lives
-        numbers, length = self._numbers[: self._length][kept], self._length
-        other._append(self._contexts[:length][kept], numbers[:, 0], numbers[:, 1], self._known[:length][kept])
+        length = self._length
+        other = self._of_rows(self._contexts[:length][kept], self._numbers[:length][kept], self._known[:length][kept])
         other.total = self.total
         stays = kept[arrivals]
         moved = np.cumsum(kept) - 1

@@ -21,7 +21,6 @@ def adapted(
     current: Version, covariance: Covariance, clock: BatchClock, factory: CovarianceFactory, recent: Array
 ) -> tuple[Version, BatchClock]:
     """Return the version and its clock with Z in another form; `recent` are contexts that were chosen lately."""
-
     factory.rescale_bonuses(covariance, current.covariance, lambda: (current.learner.features(recent),) * 2)
     return current.with_covariance(covariance), rebased(clock, current.covariance, covariance)
 
@@ -37,7 +36,6 @@ def rebuilt_for_scale(current: Version, factory: CovarianceFactory, arms: int, c
     """Return the version whose scale has changed, with Z rebuilt from all rounds so far."""
     learner = current.learner
     covariance = factory.build(learner.features, learner.widths, contexts, arms=arms)
-
     factory.rescale_bonuses(covariance, current.covariance, lambda: (learner.features(contexts[-RECENT:]),) * 2)
     return current.with_covariance(covariance)
 

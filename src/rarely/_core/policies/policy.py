@@ -125,8 +125,8 @@ class Policy(ABC):
         if not isinstance(schedule, Schedule):
             raise InvalidInput(f"schedule must be one, such as FixedGrid(horizon, batches); got {shown(schedule)}.")
         if forgetting is not None and not isinstance(forgetting, Window | Discount):
-            came = shown(forgetting)
-            raise InvalidInput(f"forgetting must be a Window(rounds), a Discount(factor) or None; got {came}.")
+            rule = "forgetting must be a Window(rounds), a Discount(factor) or None"
+            raise InvalidInput(f"{rule}; got {shown(forgetting)}.")
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         bounds: Any = limits.with_defaults()
@@ -187,8 +187,7 @@ class Policy(ABC):
         >>> LinUCB(dim=1, intercept=False).score([[1.0], [3.0]]).bonuses
         array([1., 3.])
         """
-        with np.errstate(all="ignore"):
-            rounds, scored = _scored(self._state, self._packed(contexts), mask)
+        rounds, scored = _scored(self._state, self._packed(contexts), mask)
         means, bonuses = [arms.means for arms in scored], [arms.bonuses for arms in scored]
         return Scores(_joined(means, rounds), _joined(bonuses, rounds))
 
@@ -202,8 +201,8 @@ class Policy(ABC):
         array([0.1, 0.9])
         """
         state = self._state
+        rounds, scored = _scored(state, self._packed(contexts), mask)
         with np.errstate(all="ignore"):
-            rounds, scored = _scored(state, self._packed(contexts), mask)
             return _joined([arms.probabilities(state.current.rule) for arms in scored], rounds)
 
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
