@@ -255,7 +255,8 @@ class Learner(ABC):
         return self
 
     def _rescaled(self, change: Callable[[ContextScale], ContextScale]) -> Self:
-        return self if self.context_scale is None else self.with_scale(change(self.context_scale))
+        scale = self.context_scale
+        return self if scale is None else self.with_scale(change(scale))
 
     @property
     def fits_scale(self) -> bool:
@@ -265,7 +266,8 @@ class Learner(ABC):
     @property
     def follows(self) -> bool:
         """Whether the contexts of every round change its features, so that Z must be rebuilt."""
-        return self.context_scale is not None and self.context_scale.follows
+        scale = self.context_scale
+        return scale is not None and scale.follows
 
     @property
     def moments(self) -> Moments | None:
@@ -396,7 +398,8 @@ def _around_base(name: str) -> Any:
     """Return a method of a `LearnerAround` that changes the learner inside, and goes around the outcome."""
 
     def changed_inside(self: LearnerAround, *parts: Any) -> LearnerAround:
-        inner = (part.base if isinstance(part, LearnerAround) else part for part in parts)
+        # Every decision comes through here, and `isinstance` takes long where the class is abstract.
+        inner = [part.base if hasattr(part, "innermost") else part for part in parts]
         return self.with_base(getattr(self.base, name)(*inner))
 
     changed_inside.__doc__ = getattr(Learner, name).__doc__
