@@ -38,7 +38,7 @@ import numpy as np
 
 from rarely._core.errors import InvalidSchedule, as_number, check_whole, named_arguments, shown
 from rarely._core.registry import Registry
-from rarely._core.types import Array
+from rarely._core.types import Array, forwarded
 
 NEVER = 2**62
 """A round that no policy reaches: no update is in sight."""
@@ -157,20 +157,9 @@ class Budget(Schedule):
         """Return whether this version is the last one that the budget allows."""
         return self.batches is not None and version >= self.batches - 1
 
-    def first_due(self, round: int, growth: Array) -> int | None:
-        return self.schedule.first_due(round, growth)
-
-    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        return self.schedule.lookahead(round, growth, rounds_in_batch)
-
-    def explain(self, round: int, growth: float) -> str:
-        return self.schedule.explain(round, growth)
-
-    def ahead(self, round: int) -> str:
-        return self.schedule.ahead(round)
-
-    def in_batch(self, version: int, round: int, log_det: float) -> Schedule:
-        return self.schedule.in_batch(version, round, log_det)
+    # The schedule inside says when a batch ends; this one only how many there may be.
+    first_due, lookahead, ahead = map(forwarded, ("schedule.first_due", "schedule.lookahead", "schedule.ahead"))
+    explain, in_batch = map(forwarded, ("schedule.explain", "schedule.in_batch"))
 
     def describe(self) -> dict[str, Any]:
         own = None if self.batches is None else self.batches - self.extra

@@ -22,7 +22,7 @@ BoolArray = NDArray[np.bool_]
 
 
 def forwarded(path: str, doc: str | None = None) -> Any:
-    """Return a property that is an attribute of a part, such as "clock.version"; its type is that of the annotation."""
+    """Return a property that is an attribute, or a method, of a part, such as "clock.version"."""
     return property(attrgetter(path), doc=doc)
 
 

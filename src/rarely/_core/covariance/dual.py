@@ -30,7 +30,7 @@ from rarely._core.covariance.protocol import (
 from rarely._core.growable_array import changed
 from rarely._core.model.features import FactorRows, Factors, gram
 from rarely._core.saving.fields import Fields
-from rarely._core.types import Array, Arrays
+from rarely._core.types import Array, Arrays, forwarded
 
 InnerProducts = Callable[[Factors, Factors], Array]
 """(n, n') of features: all that this form asks of them besides their norms."""
@@ -69,9 +69,7 @@ class Dual(Covariance):
         limit.check_rounds(self.kind, self.rounds)
         return changed(self.fork(), limit=limit)
 
-    @property
-    def jitters(self) -> int:
-        return self._factor.jitters
+    jitters = forwarded("_factor.jitters")
 
     def block(self) -> int:
         return max(1, min(1024, BLOCK_NUMBERS // max(self.frozen_rounds, 1)))

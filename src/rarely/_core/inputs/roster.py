@@ -16,14 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely._core.errors import (
-    InvalidContexts,
-    InvalidInput,
-    RosterFull,
-    UnknownArm,
-    named_arguments,
-    shown,
-)
+from rarely._core.errors import InvalidContexts, InvalidInput, RosterFull, UnknownArm, named_arguments, shown
 from rarely._core.inputs.arm_blocks import ArmBlocks, check_columns, read_numbers
 from rarely._core.inputs.contexts import OpenContexts
 from rarely._core.types import Array, BoolArray, Decision

@@ -378,17 +378,7 @@ class ScaledLearner(Learner):
     scale: ContextScale
     rewards: RewardScale
 
-    @property
-    def dim(self) -> int:
-        return self.scale.map.dim
-
-    @property
-    def context_scale(self) -> ContextScale:
-        return self.scale
-
-    @property
-    def reward_spread(self) -> float:
-        return self.rewards.spread
+    dim, context_scale, reward_spread = forwarded("scale.map.dim"), forwarded("scale"), forwarded("rewards.spread")
 
     def with_scale(self, scale: ContextScale) -> Self:
         return self if scale is self.scale else changed(self, scale=scale)
@@ -434,20 +424,11 @@ class LearnerAround(Learner):
     with_fitted_scale, merge_scale = _around_base("with_fitted_scale"), _around_base("merge_scale")
     with_scale_of, without_rows = _around_base("with_scale_of"), _around_base("without_rows")
 
-    def plausible(self, means: Array) -> Array:
-        return self.base.plausible(means)
-
-    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
-        return self.base.version_stats(round, covariance)
+    plausible, needs, state = forwarded("base.plausible"), forwarded("base.needs"), forwarded("base.state")
+    version_stats = forwarded("base.version_stats")
 
     def recall(self, history: History, new: int) -> Recall:
         return self.base.recall(history, new)
-
-    def needs(self, history: History) -> BoolArray | None:
-        return self.base.needs(history)
-
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        return self.base.state()
 
 
 class ScoreOverride(ABC):

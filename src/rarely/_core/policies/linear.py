@@ -38,7 +38,7 @@ from rarely._core.policies.state import WithinBatch
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import EveryRound, Schedule
 from rarely._core.training.watch import UNWATCHED, Watch
-from rarely._core.types import Array, Arrays, BoolArray
+from rarely._core.types import Array, Arrays, BoolArray, forwarded
 
 
 @lru_cache(maxsize=64)
@@ -79,9 +79,7 @@ class LinearLearner(Learner):
         zero = np.zeros(scale.scaled_dim)
         return cls(scale, ridge, zero, None, zero)
 
-    @property
-    def dim(self) -> int:
-        return self.scale.dim
+    dim = forwarded("scale.dim")
 
     @property
     def widths(self) -> Widths:
@@ -195,9 +193,7 @@ class SparseLinearLearner(Learner):
         """Return the estimate before any reward, 0."""
         return cls(scale, ridge, np.zeros(scale.scaled_dim))
 
-    @property
-    def dim(self) -> int:
-        return self.scale.dim
+    dim = forwarded("scale.dim")
 
     @property
     def widths(self) -> Widths:
