@@ -115,13 +115,13 @@ class Singly:
 @pytest.mark.parametrize("name", ["linucb", "lints", "default@fixed"])
 @pytest.mark.parametrize("problem", ["cosine", "wheel+delay"])
 def test_rounds_decided_in_one_call_are_those_decided_one_by_one(name, problem):
-    found = find_problem(problem)
+    asked = find_problem(problem)
     played = []
     for until_due in (True, False):
-        contestant = POLICIES[name].make(found.task(60, 5, 0))
+        contestant = POLICIES[name].make(asked.task(60, 5, 0))
         if not until_due:
             contestant = Singly(contestant)
-        played.append(play(contestant, found.rounds(0, 60), 5, found.delays(0, 60)))
+        played.append(play(contestant, asked.rounds(0, 60), 5, asked.delays(0, 60)))
     ahead, one_by_one = played
     assert ahead.regrets.tolist() == one_by_one.regrets.tolist()
     assert ahead.updates == one_by_one.updates

@@ -90,7 +90,7 @@ def _folder(path, *records):
 def test_folders_and_packed_files_are_merged(tmp_path):
     a = _folder(tmp_path / "a", record(policy="a", seed=0), record(policy="a", seed=1))
     b = _folder(tmp_path / "b", record(policy="b", seed=0), record(policy="a", seed=1))
-    assert pack(read_records(b).records, tmp_path / "b.jsonl.gz") > 0
+    pack(read_records(b).records, tmp_path / "b.jsonl.gz")
     told = []
     found = merge([a, tmp_path / "b.jsonl.gz"], tmp_path / "out", lambda done, of: told.append((done, of)))
     assert told == [(1, 3), (2, 3), (3, 3)]

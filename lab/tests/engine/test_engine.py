@@ -351,4 +351,4 @@ def test_damaged_bytes_are_refused_or_change_nothing(tmp_path, data):
 
 def test_results_name_the_cell_and_not_its_data():
     """A table of megabytes must not travel back with every record."""
-    assert set(Result.__dataclass_fields__) == {"id", "record", "error", "seconds"}
+    assert set(Result.__dataclass_fields__) == {"id", "record", "error"}

@@ -62,24 +62,15 @@ class Golden:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A kind of policy whose numerics change together.
-
-    Parameters
-    ----------
-    name
-        Its name, in messages and in `golden.json`.
-    lives
-        Returns the lives by name; a change in one of them is a change of the family.
-    on
-        A family whose numerics this one's rest on: its digest is part of this one's.
-    needs
-        A package without which no life can be played; "" for none.
-    """
+    """A kind of policy whose numerics change together."""
 
     name: str
     lives: Callable[[], Mapping[str, Life]]
+    """Returns the lives by name; a change in one of them is a change of the family."""
     on: Family | None = None
+    """A family whose numerics this one's rest on: its digest is part of this one's."""
     needs: str = ""
+    """A package without which no life can be played; "" for none."""
 
     @property
     def playable(self) -> bool:

@@ -80,23 +80,6 @@ class Cell(runs.Cell):
 class Comparison:
     """What is asked for.
 
-    Parameters
-    ----------
-    problems
-        Names of problems or of sets of them (`paper`, `gallery`, `plain`, `sklearn`, `showdown`, `all`).
-    policies
-        Names of policies, or `module:factory` of your own.
-    budgets
-        Values of B; None is T.
-    seeds
-        How many runs of each, with seeds from `first_seed` on.
-    rounds
-        T; for a table at most its rows.
-    label, ignore
-        The column of a CSV file that holds the class; columns of a CSV file to leave out, such as an id.
-    first_seed
-        The seed of the first run.
-
     Examples
     --------
     >>> cells, skipped = Comparison(["needle"], ["linucb", "linucb@fixed"], [5, None], seeds=1, rounds=50).plan()
@@ -105,12 +88,19 @@ class Comparison:
     """
 
     problems: list[str]
+    """Names of problems or of sets of them (`paper`, `gallery`, `plain`, `sklearn`, `showdown`, `all`)."""
     policies: list[str]
+    """Names of policies, or `module:factory` of your own."""
     budgets: list[int | None]
+    """Values of B; None is T."""
     seeds: int = 10
+    """How many runs of each, with seeds from `first_seed` on."""
     rounds: int = 1000
+    """The number of rounds T; for a table at most its rows."""
     label: str | None = None
+    """The column of a CSV file that holds the class."""
     ignore: tuple[str, ...] = ()
+    """Columns of a CSV file to leave out, such as an id."""
     first_seed: int = 0
 
     def __post_init__(self) -> None:

@@ -14,24 +14,7 @@ from rarely.extend import Array, ContextMap
 
 @dataclass(frozen=True)
 class Task:
-    """What is known before the first round.
-
-    Parameters
-    ----------
-    arms, dim
-        K arms, and d numbers in the context of each.
-    horizon
-        T, the rounds that will be played.
-    batches
-        B, the most versions that there may be: B − 1 updates. B = T is an update after every round.
-    seed
-        The run; randomness of a policy should depend on it alone.
-    context_scale
-        How the library's policies scale these contexts; None where they find their own scale.
-    block
-        Where arm k's context is one row in the k-th of K blocks: how many numbers a block has. 0 elsewhere.
-    pilot
-        Gives the contexts of another run of the problem, (T, K, d), without rewards.
+    """What is known before the first round: K arms, and d numbers in the context of each.
 
     Examples
     --------
@@ -43,11 +26,17 @@ class Task:
     arms: int
     dim: int
     horizon: int
+    """The number of rounds T that will be played."""
     batches: int
+    """The most versions B that there may be: B − 1 updates. B = T is an update after every round."""
     seed: int
+    """The seed of the run; randomness of a policy should depend on it alone."""
     context_scale: ContextMap | None = None
+    """How the library's policies scale these contexts; None where they find their own scale."""
     block: int = 0
+    """How many numbers a block has, where arm k's context is one row in the k-th of K blocks; 0 elsewhere."""
     pilot: Callable[[], Array] | None = None
+    """Returns the contexts of another run of the problem, (T, K, d), without rewards."""
 
     @property
     def sequential(self) -> bool:

@@ -164,15 +164,10 @@ class _Bayesian(BayesianContestant):
         self.said = self.agent.said
 
 
-def _regressors() -> dict[str, Life]:
-    line: tuple[str, str, dict[str, Any]] = ("rarely.golden.policies", "Line", {})
-    made: dict[str, Any] = {
-        f"line{suffix}": partial(RegressorContestant, regressor=line, settings=settings)
-        for suffix, settings in EXPLORATIONS.items()
-    }
-    return lives(**made)
-
-
+_LINES: dict[str, Any] = {
+    f"line{suffix}": partial(RegressorContestant, regressor=("rarely.golden.policies", "Line", {}), settings=settings)
+    for suffix, settings in EXPLORATIONS.items()
+}
 OF_PACKAGE = {
     **{name + suffix: "regressors" for name in REGRESSORS for suffix in EXPLORATIONS},
     "vowpal-squarecb": "vowpal",
@@ -181,7 +176,7 @@ OF_PACKAGE = {
 FAMILIES = Families(
     Path(__file__).with_name("golden.json"),
     *(Family(f"compare/{name}", partial(_model, name), CORE[core]) for name, core in OF_MODEL.items()),
-    Family("compare/regressors", _regressors, CORE["ensemble"], needs="sklearn"),
+    Family("compare/regressors", partial(lives, **_LINES), CORE["ensemble"], needs="sklearn"),
     Family("compare/vowpal", partial(lives, vowpal=_Vowpal)),
     Family("compare/bayesianbandits", partial(lives, bayesian=_Bayesian)),
     *(

@@ -6,7 +6,6 @@ Whoever uses the engine defines two classes. A `Cell` says what is asked for and
 
 from __future__ import annotations
 
-import time
 import traceback
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -61,19 +60,15 @@ class Result:
     id: str
     record: Record | None
     error: str = ""
-    seconds: float = 0.0
-    """The clock's seconds for the whole cell."""
 
 
 def play_cell(cell: Cell) -> Result:
     """Play one cell in this process; an error becomes part of the result and stops no other cell."""
-    start = time.perf_counter()
     try:
-        record = cell.record_type.of(cell.id, cell.describe(), cell.play())
-        return Result(cell.id, record, seconds=time.perf_counter() - start)
+        return Result(cell.id, cell.record_type.of(cell.id, cell.describe(), cell.play()))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         if not isinstance(error, RarelyError):  # which say what to do; others, of a user's policy perhaps, say where
             frame = traceback.extract_tb(error.__traceback__)[-1]
             text += f" ({Path(frame.filename).name}, line {frame.lineno})"
-        return Result(cell.id, None, text, time.perf_counter() - start)
+        return Result(cell.id, None, text)

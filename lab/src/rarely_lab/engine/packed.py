@@ -19,12 +19,10 @@ from rarely_lab.engine.record import Refusal
 from rarely_lab.engine.store import AnyRecord, Found, Store, check_together
 
 
-def pack(records: Sequence[AnyRecord], path: Path) -> int:
-    """Write records into one file, and return its size in bytes."""
+def pack(records: Sequence[AnyRecord], path: Path) -> None:
+    """Write records into one file."""
     lines = "".join(sealed_text(record.packed()) + "\n" for record in records)
-    content = gzip.compress(lines.encode(), 9, mtime=0)
-    write_file(path, content)
-    return len(content)
+    write_file(path, gzip.compress(lines.encode(), 9, mtime=0))
 
 
 def read_packed(path: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:

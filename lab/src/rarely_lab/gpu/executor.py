@@ -183,5 +183,5 @@ def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> 
         content["environment"] |= {"engine": "gpu", "device": name}
         if replica.near_ties is not None:
             content["near_ties"] = replica.near_ties
-        results.append(runs.Result(cell.id, Record.of(cell.id, cell.describe(), content), seconds=wall))
+        results.append(runs.Result(cell.id, Record.of(cell.id, cell.describe(), content)))
     return results

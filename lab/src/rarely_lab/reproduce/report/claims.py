@@ -2,7 +2,6 @@
 
 Thresholds were fixed before the first runs, and changed once since, before those that are published (decision 0047).
 
-
     holds            every check holds: its 95 % interval lies where the claim says (an intersection–union test, which
                      needs no correction for the number of checks); *larger than claimed* if beyond the size that the
                      paper gives, in the direction that it gives
