@@ -183,7 +183,9 @@ def consequence(path: Path, contexts: Callable[..., Any]) -> str:
             for decision in (one, many):
                 if decision is not None:
                     bounded("observe", partial(policy.observe, decision, np.ones(np.shape(decision.arm))))
-            bounded("update", lambda: policy.update(force=True))
+            bounded(
+                "update", lambda: policy.update(force=True, seconds=1.0)
+            )  # settings may ask for any number of steps
             bounded("compact", policy.compact)
             bounded("select again", lambda: policy.select(contexts(3, 10)))
             bounded("save", lambda: policy.save(path))

@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge
 
 from rarely import BatchNeuralUCB, EnsemblePolicy, LinTS, LinUCB, NeuralLinear, NeuralTS, OnDemand
 from rarely._core.choice.rules import ArmScores, Thompson, UpperConfidence, argmax_mask, tolerances
+from rarely._core.inputs.scaling import RewardScale
 
 SHIFTS = (0.0, 1e6, 1e9, 1e12)
 STANDARDISING = {
@@ -97,3 +98,14 @@ def test_equal_arms_tie_under_every_order_of_sums():
     for arms in (2, 3, 5, 17, 65):
         contexts = np.broadcast_to(np.random.default_rng(arms).normal(size=3), (arms, 3))
         assert copy.deepcopy(policy).select(contexts).arm == 0
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_spread_of_rewards_is_theirs_and_not_that_of_rounding(shift):
+    """Small rewards on a large common part vary; equal ones do not, however many, and by whatever weights."""
+    rng = np.random.default_rng(0)
+    rewards = shift + 0.1 * rng.normal(size=500)
+    assert RewardScale.fit(rewards).spread == pytest.approx(np.std(rewards - shift), rel=1e-3)
+    for count in (2, 3, 1000, 10**5):
+        same = np.full(count, shift + 0.1)
+        assert RewardScale.fit(same).spread == RewardScale.fit(same, rng.random(count)).spread == 1.0

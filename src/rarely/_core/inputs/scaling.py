@@ -31,6 +31,8 @@ OFF_SPREAD = 2.0
 """A column has left its scale when its spread is off by more than this factor."""
 OFF_CENTER = 0.5
 """A column has left its scale when its mean is off by more than this part of the spread."""
+STILL = 64 * 2.0**-52
+"""Rewards whose spread is below this part of their mean have not varied: it is the rounding of the mean."""
 CLIP = 8.0
 """Numbers are cut at this many deviations from the center: one column that leaves its scale in mid-batch would
 otherwise outweigh all others until the next update."""
@@ -399,7 +401,7 @@ class RewardScale:
         with np.errstate(over="ignore", invalid="ignore"):
             center = float(np.average(rewards, weights=weights))
             spread = float(np.sqrt(np.average(np.square(rewards - center), weights=weights)))
-        still = spread <= 1e-12 * abs(center)
+        still = spread <= STILL * abs(center)
         return cls(center, 1.0 if still or spread == 0.0 else spread)
 
     @classmethod
