@@ -460,3 +460,29 @@ def test_nothing_to_learn_says_what_became_of_the_rewards(tmp_path: Path) -> Non
     write_rewards(tmp_path / "r.parquet", ["x", "y", "2-3"], [1.0, 1.0, np.nan])
     with pytest.raises(NothingToLearn, match=r"3 rewards, 1 invalid, 2 unknown.*_aside-.*\.parquet"):
         update(policy, tmp_path / "out", tmp_path / "r.parquet")
+
+
+def test_forged_files_of_a_night_are_refused(tmp_path: Path) -> None:
+    written(tmp_path / "in", 20)
+    policy = made("linear")
+    decide(policy, tmp_path / "in", tmp_path / "out")
+    write_rewards(tmp_path / "r.parquet", ["2-3"], [1.0])
+    update(policy, tmp_path / "out", tmp_path / "r.parquet")
+    write_rewards(tmp_path / "r.parquet", ["2-4"], [1.0])
+    before = policy.fingerprint()
+    (updated,) = (tmp_path / "out").glob("_update-*")
+    for path, names in (
+        (tmp_path / "out" / "_campaign.json", ["version", "rounds", "dim"]),
+        (updated, ["home", "base"]),
+    ):
+        whole = path.read_text()
+        for forged in ("", "[]", "null", *(json.dumps(json.loads(whole) | {name: [None]}) for name in names)):
+            path.write_text(forged)
+            with pytest.raises(InvalidInput, match="damaged"):
+                update(policy, tmp_path / "out", tmp_path / "r.parquet")
+        path.write_text(whole)
+    path = tmp_path / "out" / "_campaign.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rounds": 2**62, "block": 1}))
+    with pytest.raises(InvalidInput, match="block 1 is missing"):
+        update(policy, tmp_path / "out", tmp_path / "r.parquet")
+    assert policy.fingerprint() == before

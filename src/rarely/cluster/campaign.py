@@ -81,7 +81,7 @@ class Campaign:
             raise InvalidInput(f"{folder.path} must be a folder of decisions; it has no {MANIFEST}.")
         fields = folder.read_json(MANIFEST)
         try:
-            lists = {"policies": tuple(fields["policies"]), "source": tuple(map(tuple, fields["source"]))}
+            lists = {"policies": tuple(map(str, fields["policies"])), "source": tuple(map(tuple, fields["source"]))}
             found = cls(**fields | lists)
             for name, least in {"version": 0, "rounds": 1, "block": 1, "dim": 1}.items():
                 check_whole(name, getattr(found, name), least)
@@ -286,7 +286,8 @@ def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None)
 
 def offered_in(folder: Folder, block: int) -> OfferedArms:
     """Return what a block says of the arms that were offered in it."""
-    return OfferedArms.from_description(json.loads(read_block(folder, block, ["arm"]).schema.metadata[b"rarely"]))
+    with readable(f"{folder.path}/block-{block:08d}.parquet"):
+        return OfferedArms.from_description(json.loads(read_block(folder, block, ["arm"]).schema.metadata[b"rarely"]))
 
 
 def contexts_of(table: Any) -> Array:

@@ -162,7 +162,9 @@ def readable(path: str) -> Iterator[None]:
     """Turn what reading a damaged file raises into an error that names it."""
     try:
         yield
-    except (OSError, pyarrow().ArrowException, KeyError, UnicodeDecodeError) as error:
+    except RarelyError:
+        raise
+    except (OSError, pyarrow().ArrowException, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read as Parquet, or is damaged: {error}") from error
 
 

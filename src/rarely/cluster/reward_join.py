@@ -152,10 +152,9 @@ def nights_of(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
         raise InvalidInput("a folder of decisions must be given once; one is given again.")
     for folder in folders:
         campaign, names = Campaign.read(folder), set(folder.names())
-        if missing := [b for b in range(campaign.blocks) if f"block-{b:08d}.parquet" not in names]:
-            raise InvalidInput(
-                f"{folder.path} must be decided whole; block {missing[0]} is missing. Call decide again."
-            )
+        missing = next((b for b in range(campaign.blocks) if f"block-{b:08d}.parquet" not in names), None)
+        if missing is not None:
+            raise InvalidInput(f"{folder.path} must be decided whole; block {missing} is missing. Call decide again.")
         if campaign.version > policy.version or campaign.dim != policy.dim:
             raise InvalidInput(
                 f"{folder.path} must be decided by this policy: it has decisions of version {campaign.version} on "
@@ -168,8 +167,11 @@ def nights_of(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
             )
         files = (update_file(policy, earlier) for earlier in range(1, number))
         updates = [folder.read_json(name) for name in files if name in names]
-        works = tuple(Work(Folder(folder.system, one["home"]), one["work"], one["buckets"]) for one in updates)
-        nights.append(Night(folder, campaign, updates[0]["base"] if updates else base, works))
+        try:
+            works = tuple(Work(Folder(folder.system, one["home"]), one["work"], one["buckets"]) for one in updates)
+            nights.append(Night(folder, campaign, int(updates[0]["base"]) if updates else base, works))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"what an update has written to {folder.path} is damaged: {error!r}.") from None
         base += 0 if updates else campaign.rounds
     return nights
 
