@@ -561,3 +561,12 @@ def test_training_that_leaves_layers_alone_is_announced():
         warnings.simplefilter("error")
         rarely.torch.Module(normed, fit=fit)
         rarely.torch.Module(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0), nn.Linear(4, 1)))
+
+
+def test_an_update_descends_once_on_some_rewards_and_once_on_all(monkeypatch):
+    steps, plain = [], torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self, *_: (steps.append(1), plain(self))[1])
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small()), schedule=OnDemand(), seed=0)
+    play(policy)
+    record = policy.update()
+    assert len(steps) == 330 + record.steps  # the longest descent that is judged, and the one that is taken

@@ -65,6 +65,8 @@ class TorchNetwork(Network):
     rate: float | None = None
     """Adam's learning rate; None where gradient descent takes a given number of steps."""
     shares_rows = linear_part = False
+    most_trials = 1
+    """Rates take turns at updates, so that an update takes one descent on some samples and one on all."""
 
     @cached_property
     def output_scale(self) -> float:
@@ -82,10 +84,6 @@ class TorchNetwork(Network):
     @cached_property
     def parameters(self) -> int:
         return sum(w.size for w in self.model.weights)
-
-    @property
-    def most_trials(self) -> int:  # type: ignore[override]  # a constant of the class there, and here the model's
-        return 2 if self.model.fit is None else 1
 
     def candidate(self, number: int | None) -> Self:
         return replace(self, rate=RATES[number or 0])
@@ -590,24 +588,25 @@ class TorchObjective(Objective):
         u = self.model.outputs_of(self._module, {name: each[part] for name, each in self._x.items()})
         return ((self._c[part] * u - self.targets[part]) ** 2).sum() / 2
 
-    def _gradient(self, parts: list[Any], scale: float) -> tuple[float, list[Any]]:
-        """Return Σ over some samples, and the gradient of scale·Σ + penalty."""
+    def _gradient(self) -> tuple[float, list[Any]]:
+        """Return Σ over all samples, and the gradient of Σ + penalty."""
         total, gradient = 0.0, [self.ridge * (p.detach() - q) for p, q in zip(self._trained, self._start, strict=True)]
-        for part in parts:
-            loss = scale * self._squares(part)
+        for part in self._parts:
+            loss = self._squares(part)
             added = torch.autograd.grad(loss, self._trained, allow_unused=True, materialize_grads=True)
-            torch._foreach_add_(gradient, list(added))
+            gradient = [some + more for some, more in zip(gradient, added, strict=True)]
             total = total + loss.detach()
         return total, gradient
 
     def descend(self, start: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
         self.model.load(self._module, start)
         for _ in range(steps):
-            total, gradient = self._gradient(self._parts, 1.0)
+            total, gradient = self._gradient()
             if not float(total) <= hopeless:
                 break
             with torch.no_grad():
-                torch._foreach_add_(self._trained, gradient, alpha=-step)
+                for parameter, each in zip(self._trained, gradient, strict=True):
+                    parameter.sub_(each, alpha=step)
         return self.model.read(self._module, self.dtype), self._loss()
 
     def descend_with_momentum(
@@ -627,16 +626,19 @@ class TorchObjective(Objective):
 
     def _adam(self, rate: float) -> Iterator[None]:
         """Take one step each time that the next one is asked for."""
-        optimiser = torch.optim.Adam(self._trained, lr=rate, fused=True)
+        # The penalty's gradient λ(θ − θ_0) is weight decay less a constant.
+        optimiser = torch.optim.Adam(self._trained, lr=rate, weight_decay=self.ridge, fused=True)
+        pulls = [self.ridge * start for start in self._start]
         batch = self.model.batch or max(BATCH, math.ceil(self.samples / BATCHES))
         order = torch.Generator().manual_seed(self._seed)
         while True:
             shuffled = torch.randperm(self.samples, generator=order).to(self.model.device)
             for part in shuffled.split(batch) if batch < self.samples else [slice(None)]:
                 count = batch if batch < self.samples else self.samples
-                gradient = self._gradient([part], self.samples / count)[1]
-                for parameter, each in zip(self._trained, gradient, strict=True):
-                    parameter.grad = each
+                loss = self.samples / count * self._squares(part)
+                gradient = torch.autograd.grad(loss, self._trained, allow_unused=True, materialize_grads=True)
+                for parameter, each, pull in zip(self._trained, gradient, pulls, strict=True):
+                    parameter.grad = each - pull
                 optimiser.step()
                 yield
 
