@@ -67,7 +67,7 @@ def test_a_fleet() -> None:
     assert "none to return to" in call("rollback", "store", code=1)
 
 
-def test_a_damaged_log_and_a_model() -> None:
+def test_a_damaged_log() -> None:
     made("linear").save("policy")
     call("publish", "policy", "store")
     Path("logs").mkdir()
@@ -82,6 +82,3 @@ def test_a_damaged_log_and_a_model() -> None:
     with pytest.warns(LostDecisionsWarning, match="line 4 "):
         assert "wave-000001" in call("join", "logs", "waves", "--accept-losses")
     assert "line 4: cannot be made again" in call("audit", "store", "logs", "--accept-losses", code=1)
-    Path("nets.py").write_text("net = 1")
-    assert "saved with one" in call("publish", "policy", "store", "--model", "nets:net", code=1)
-    assert "nets has no other" in call("publish", "policy", "store", "--model", "nets:other", code=2)
