@@ -69,7 +69,7 @@ from rarely.extend.provisional import MODELS
 OFFERED = 512
 """Contexts that artificial rows are drawn from, the latest ones of all arms."""
 MOST = 10_000
-"""Members, and artificial rows of each."""
+"""Members, artificial rows of each, and what a whole number of an estimator in a file may be, at most."""
 FROM_FILES = {
     "sklearn.linear_model": """ARDRegression BayesianRidge ElasticNet GammaRegressor HuberRegressor Lasso
         LinearRegression PoissonRegressor QuantileRegressor Ridge SGDRegressor TweedieRegressor""",
