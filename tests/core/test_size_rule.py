@@ -282,10 +282,10 @@ class TestSwitch:
 
 class TestRule:
     def test_it_is_known_at_construction(self):
-        policy = BatchNeuralUCB(188, OnDemand(horizon=500_000), limits=Limits(arms=50), seed=0)
+        policy = BatchNeuralUCB(188, OnDemand(horizon=500_000), limits=Limits(arms=50), hidden=200, seed=0)
         assert parameters_of(policy._learner.widths) == 38_189
         assert 100 < policy.exact_rounds < 2000
-        exact = BatchNeuralUCB(188, OnDemand(), limits=Limits(arms=50), seed=0, covariance="exact")
+        exact = BatchNeuralUCB(188, OnDemand(), limits=Limits(arms=50), hidden=200, seed=0, covariance="exact")
         assert exact.exact_rounds is None
 
     def test_a_small_problem_is_exact_for_life(self):
@@ -314,10 +314,10 @@ class TestRule:
         for i in range(50):
             roster.open(f"article {i}", [i, 1.0])
         roster.close("article 0")
-        policy = BatchNeuralUCB(schedule=OnDemand(horizon=500_000), seed=0, **roster.settings)
+        policy = BatchNeuralUCB(schedule=OnDemand(horizon=500_000), hidden=200, seed=0, **roster.settings)
         assert policy.settings()["limits"]["arms"] == 49
         assert policy.exact_rounds is not None
-        given = BatchNeuralUCB(schedule=OnDemand(), limits=Limits(arms=3), seed=0, **roster.settings)
+        given = BatchNeuralUCB(schedule=OnDemand(), hidden=200, limits=Limits(arms=3), seed=0, **roster.settings)
         assert given.settings()["limits"]["arms"] == 3
 
     def test_decisions_are_the_same_whether_arms_are_known_or_seen(self, large):

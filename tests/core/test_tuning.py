@@ -286,7 +286,7 @@ def test_a_path_that_is_better_is_found_at_the_first_training():
     """Curves that no strong linear path helps with."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 10)) / np.sqrt(10)
-    policy = BatchNeuralUCB.from_log(x, np.abs(4 * x[:, :3]).sum(axis=1), schedule=FixedGrid(10, 2), seed=0)
+    policy = BatchNeuralUCB.from_log(x, np.abs(4 * x[:, :3]).sum(axis=1), schedule=FixedGrid(10, 2), hidden=200, seed=0)
     assert policy.updates[0].skip == 0.0
 
 

@@ -72,7 +72,7 @@ def prepared(name, schedule=None, before=12):
 def numbers_of(learner):
     """All of a learner but the contexts that it has seen."""
     numbers, arrays = learner.state()
-    moving = ("seen", "seen_rounds", "seen_mean", "seen_squares")
+    moving = ("zeros", "offered", "seen", "seen_rounds", "seen_mean", "seen_squares")
     return {k: v for k, v in numbers.items() if k not in moving}, {k: v for k, v in arrays.items() if k not in moving}
 
 

@@ -81,7 +81,7 @@ def test_a_study_from_a_file_with_stages(tmp_path):
     for suffix in ("html", "md", "json"):
         call("analysis", storage, "--out", tmp_path / f"a.{suffix}")
     found = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert found["contrasts"][0]["looks"] == []  # all rewards are 1, which tells no variance
+    assert [look["round"] for look in found["contrasts"][0]["looks"]] == [20]
     assert "drug − placebo" in (tmp_path / "a.md").read_text(encoding="utf-8")
 
 

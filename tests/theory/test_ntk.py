@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import InvalidContexts, InvalidInput
+from rarely._core.model import tangent_kernel
 from rarely._core.model.features import gram
 from rarely._core.model.network import Network
-from rarely.theory import NTK, ntk
+from rarely.theory import NTK
 from worlds import unit_rows
 
 KINDS = ("definition", "network")
@@ -114,7 +115,7 @@ def test_matrix_cross_diagonal_and_tiles_are_one_kernel(seed, n, others, depth, 
 def test_small_tiles_change_nothing(monkeypatch):
     x = unit_rows(2, 23, 4)
     whole = NTK(3).matrix(x)
-    monkeypatch.setattr(ntk, "TILE", 25)
+    monkeypatch.setattr(tangent_kernel, "TILE", 25)
     np.testing.assert_allclose(NTK(3).matrix(x), whole, atol=1e-15)
     np.testing.assert_allclose(NTK(3).cross(x, x[:7]), whole[:, :7], atol=1e-13)
 

@@ -68,6 +68,8 @@ def test_published_cells_are_the_same_today(published):
     names = ["cosine/linucb/B20/seed120003", "needle/lints/B5/seed120004"]
     for name in [*names, "two-sided/default/B5/seed120006", "two-sided/default/B5/seed120019"]:
         one = next(record for record in published if record.id == name)
+        if one.made_by:  # the leaderboard says so
+            continue
         again = play_cell(Cell(one.problem, one.policy, one.batches, one.seed, one.rounds)).record
         # Elsewhere sums are rounded otherwise.
         same = again.data["environment"] == one.data["environment"]
@@ -88,7 +90,8 @@ def test_published_records_fit_unless_their_family_has_changed(published):
 
 
 def test_a_policy_whose_family_has_changed_is_marked_and_no_other_is(published, monkeypatch):
-    some = [one for one in published if one.problem in ("cosine", "needle") and one.seed < V1["first_seed"] + 2]
+    fitting = [one for one in published if not one.made_by]
+    some = [one for one in fitting if one.problem in ("cosine", "needle") and one.seed < V1["first_seed"] + 2]
     family = FAMILIES["compare/lints"]
     monkeypatch.setitem(vars(family), "golden", replace(family.golden, digest="0" * 16))
     page = render_markdown(some, leaderboard(some), outdated(some))

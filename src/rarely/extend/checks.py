@@ -15,8 +15,8 @@ from rarely._core.errors import (
     nearest,
     shown,
 )
-from rarely._core.inputs.contexts import read_array, read_real, read_whole
 from rarely._core.inputs.history import read_rewards
+from rarely._core.reading import read_array, read_real, read_whole
 
 __all__ = [
     "as_number", "check_choice", "check_flag", "check_names", "check_not_negative", "check_positive", "check_whole",

@@ -11,6 +11,7 @@ from rarely._core.inputs.contexts import OpenContexts, read_rounds
 from rarely._core.inputs.history import LOGGED, RewardSums, new_values
 from rarely._core.inputs.scaling import CLIP
 from rarely._core.model.network import Network, Weights
+from rarely._core.model.tangent_kernel import NTK, Directions, KernelKind, read_contexts
 from rarely._core.policies.decided_elsewhere import (
     DecidedRounds,
     FeatureTask,
@@ -34,12 +35,13 @@ from rarely._core.training.gradient_descent import ATTEMPTS, SHRINK, STABLE, Tra
 from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS, MomentumState, Objective
 
 __all__ = [
-    "ALARM_KINDS", "ATTEMPTS", "CLIP", "CONVERGED", "FUNCTION", "GRID", "LOGGED", "MAX_ITERATIONS", "MODELS",
-    "POLICIES", "ROUNDED", "SHRINK", "STABLE", "TIE", "WRAPPERS", "ArmStats", "BatchClock", "Crossed", "DecidedRounds",
-    "FeatureTask", "GrowableArray", "GrowingCholesky", "Layout", "LiveCopy", "MomentumState", "Network",
-    "NetworkLearner", "Objective", "OfferedArms", "OpenContexts", "PolicyState", "RewardSums", "RewardTask",
-    "TrainingPlan", "UpdateFromSums", "VersionFunction", "Weights", "all_finite", "announce_rounding", "archive",
-    "cache_folder", "cholesky", "content_at", "distribution", "errors", "facts_table", "follow", "lock", "native",
-    "new_values", "path_of", "plain", "put_back", "read_rounds", "refusal", "replacing", "restore", "ridge_solution",
-    "rule_of", "set_life", "set_rule", "split_mix", "state_of", "summing_to_one", "t_quantile", "write_file",
+    "ALARM_KINDS", "ATTEMPTS", "CLIP", "CONVERGED", "FUNCTION", "GRID", "LOGGED", "MAX_ITERATIONS", "MODELS", "NTK",
+    "POLICIES", "ROUNDED", "SHRINK", "STABLE", "TIE", "WRAPPERS", "ArmStats", "BatchClock", "Crossed",
+    "DecidedRounds", "Directions", "FeatureTask", "GrowableArray", "GrowingCholesky", "KernelKind", "Layout",
+    "LiveCopy", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms", "OpenContexts",
+    "PolicyState", "RewardSums", "RewardTask", "TrainingPlan", "UpdateFromSums", "VersionFunction", "Weights",
+    "all_finite", "announce_rounding", "archive", "cache_folder", "cholesky", "content_at", "distribution", "errors",
+    "facts_table", "follow", "lock", "native", "new_values", "path_of", "plain", "put_back", "read_contexts",
+    "read_rounds", "refusal", "replacing", "restore", "ridge_solution", "rule_of", "set_life", "set_rule",
+    "split_mix", "state_of", "summing_to_one", "t_quantile", "write_file",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ From contexts, of all arms and rounds, to the B and q that follow from them, and
 A bound above the rounds, as this one, promises nothing: theory speaks of large T, and compares.
 """
 
+from rarely.extend.provisional import NTK
 from rarely.theory.bounds import (
     adaptive_plan,
     adaptive_regret,
@@ -28,7 +29,6 @@ from rarely.theory.bounds import (
 )
 from rarely.theory.dimension import Dimension, effective_dimension, reward_norm
 from rarely.theory.kernel_ucb import KernelUCB
-from rarely.theory.ntk import NTK
 
 __all__ = [
     "NTK", "Dimension", "KernelUCB", "adaptive_plan", "adaptive_regret", "effective_dimension",

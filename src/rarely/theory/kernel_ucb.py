@@ -52,8 +52,7 @@ from rarely.extend import (
     seeded,
 )
 from rarely.extend.checks import check_choice, check_flag, check_whole
-from rarely.extend.provisional import CONVERGED, MAX_ITERATIONS, STABLE, ridge_solution
-from rarely.theory.ntk import NTK, KernelKind
+from rarely.extend.provisional import CONVERGED, MAX_ITERATIONS, NTK, STABLE, KernelKind, ridge_solution
 
 
 def inner_products(kernel: NTK, left: Factors, right: Factors) -> Array:

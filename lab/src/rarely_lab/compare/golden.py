@@ -52,19 +52,14 @@ OF_MODEL = {
 }
 """The policy's own family."""
 SEEDS = {
-    "default/two-sided+delay": 2,
     "default@trigger/cosine": 1,
     "default@loglog/cosine": 1,
     "greedy/cosine": 1,
-    "neuralts/wheel": 1,
+    "neuralts/wheel": 2,
+    "neuralts/two-sided+delay": 3,
     "neuralts@loglog/cosine": 1,
     "neurallinear/wheel": 1,
-    "neuralepsilon/cosine": 2,
-    "neuralepsilon/wheel": 45,
-    "neuralepsilon/two-sided+delay": 1,
-    "neuralepsilon/cosine+drift": 2,
-    "neuralepsilon@trigger/cosine": 2,
-    "neuralepsilon@loglog/cosine": 2,
+    "neuralepsilon/wheel": 8,
     "linucb/wheel": 1,
     "linucb@trigger/cosine": 2,
     "lints/cosine": 1,

@@ -126,10 +126,10 @@ class NoiseRadius(OfKind):
     known as well as the best known ones gets a bonus of that part of the noise, and one with 100 times their variance
     10 times as much. Without it f is `factor`.
 
-    With K > 9 arms that share no column `factor` counts (K/9)² times: each is known from one round in K, and pays
-    in one of K. `untried` is for such arms too, as those of `ArmBlocks`: while they have hardly been tried, β is at
-    least what gives the least known ones a bonus of `untried`·s. "Hardly" means from fewer than 6 rounds (t·v̄/v, with
-    t rounds in Z), and √v above a quarter of what it was at first.
+    With K > 9 arms that share no column `factor` counts (K/9)² times, unless the estimate is exact: each is known from
+    one round in K, and pays in one of K. `untried` is for such arms too, as those of `ArmBlocks`: while they have
+    hardly been tried, β is at least what gives the least known ones a bonus of `untried`·s. "Hardly" means from fewer
+    than 6 rounds (t·v̄/v, with t rounds in Z), and √v above a quarter of what it was at first.
 
     β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
@@ -164,7 +164,7 @@ class NoiseRadius(OfKind):
             )
         if now.last and self.exploit_last:
             return 0.0
-        least = self.factor * (max(now.arms / FEW_ARMS, 1.0) ** 2 if now.disjoint else 1.0)
+        least = self.factor * (max(now.arms / FEW_ARMS, 1.0) ** 2 if now.disjoint and not now.exact else 1.0)
         factor, curiosity = least, 0.0
         scale = max(now.noise, self.relative * now.spread)
         if now.chosen and now.least_known:

@@ -41,7 +41,7 @@ def tolerances(scores: Array, bonuses: Array, reward_spread: float) -> Array:
     """Return how far below the best score of its round an arm still ties with it, (n,); see the module for `bonuses`.
 
     >>> far, same = np.array([[1e12, 1e12 + 1]]), np.zeros((1, 2))
-    >>> tolerances(far, same, 0.1).round(4), tolerances(far - 1e12, same, 0.1)
+    >>> tolerances(far, same, 0.1).round(4), tolerances(far - 1e12, same, 0.1).round(12)
     (array([0.0036]), array([1.e-09]))
     """
     highest, lowest = np.fmax.reduce(scores, axis=1), np.fmin.reduce(scores, axis=1)

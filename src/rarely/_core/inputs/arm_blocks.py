@@ -35,9 +35,10 @@ import numpy as np
 
 from rarely._core import errors
 from rarely._core.errors import check_choice, check_whole, is_whole, named_arguments, shown
-from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names, read_real
+from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names
 from rarely._core.inputs.scaling import MAPS, Affine, ContextMap, Standardising
 from rarely._core.inputs.sparse_rows import SparseRows
+from rarely._core.reading import read_real
 from rarely._core.types import Array
 
 

@@ -37,8 +37,8 @@ from rarely._core.errors import (
     shown,
 )
 from rarely._core.growable_array import all_finite, all_true, appended, changed, shallow
-from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.inputs.forgetting import Forgetting, forgetting_from
+from rarely._core.reading import read_real, read_whole
 from rarely._core.saving.fields import LARGEST_COUNT, Fields
 from rarely._core.types import Array, Arrays, BoolArray, Decision, IntArray, forwarded
 
@@ -306,6 +306,11 @@ class History:
         """Return contexts and weights of all rows that count, whether their rewards arrived or not."""
         contexts, weights = self._contexts[: self._length], self._weights()
         return (contexts, None) if weights is None else (contexts[weights > 0], weights[weights > 0])
+
+    def remembered_rows(self) -> IntArray:
+        """Return the rows of `remembered`."""
+        weights = self._weights()
+        return self.rows if weights is None else self.rows[weights > 0]
 
     def _weights(self) -> Array | None:
         if self.forgetting is None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rarely._core.errors import InvalidContexts, InvalidInput, check_flag, check_whole, named_arguments, shown
 from rarely._core.growable_array import changed, shallow
-from rarely._core.inputs.contexts import read_real
+from rarely._core.reading import read_real
 from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, BoolArray

@@ -20,8 +20,8 @@ from typing import Any, Self
 import numpy as np
 
 from rarely._core.errors import InvalidContexts, InvalidInput, check_whole, shown
-from rarely._core.inputs.contexts import read_real, read_whole
 from rarely._core.inputs.scaling import Standardising, check_dim
+from rarely._core.reading import read_real, read_whole
 from rarely._core.types import Array, IntArray
 
 

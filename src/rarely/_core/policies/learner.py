@@ -39,6 +39,8 @@ class FitResult:
     rescaled: tuple[int, ...] = ()
     """The columns of contexts whose scale was fitted anew."""
     report: TrainingReport = NO_TRAINING
+    memory: str = ""
+    """What it remembers from now on, where that changes."""
 
 
 class Recall(NamedTuple):
@@ -221,6 +223,10 @@ class Learner(ABC):
     def features(self, contexts: Array) -> Factors:
         """Return features alone."""
         return self.assess(contexts)[1]
+
+    def features_of(self, history: History) -> Callable[[Array], Factors]:
+        """Return what makes the features of `history.remembered()`, which it is given part by part, in order."""
+        return self.features
 
     predicts: bool = True
     """Whether there is a model at all; without one means and bonuses are 0, and Z does not grow."""

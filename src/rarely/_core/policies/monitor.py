@@ -250,8 +250,8 @@ def announce(before: PolicyState, after: PolicyState, record: UpdateRecord, *, t
         said += _of_outliers(before)
     if record.memory and all(event.kind != "memory" for event in before.events):
         text = (
-            f"the world seems to change: {record.memory}. The policy learns from those from now on, asks again at "
-            "every update, and records what it remembers in updates[-1].memory. forgetting=None never forgets."
+            f"the world seems to change: {record.memory}. The policy asks again at every update, and records what it "
+            "remembers in updates[-1].memory. forgetting=None never forgets."
         )
         said.append((ForgettingWarning, text))
     for event in after.events[len(before.events) :]:

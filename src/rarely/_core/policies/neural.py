@@ -28,6 +28,7 @@ from rarely._core.inputs.scaling import ContextMap, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.network import Network
 from rarely._core.model.sparse_features import sparse_gram
+from rarely._core.policies.evidence import EvidenceFactory, EvidenceLearner
 from rarely._core.policies.learner import Learner, LearnerAround, ScoreOverride
 from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.options import (
@@ -59,6 +60,8 @@ PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 TUNED_HIDDEN = 200
 TUNED_BETA = NoiseRadius(0.02, relative=0.1, untried=3.0, exploit_last=True)
 """m and β where it does."""
+EVIDENCE_BETA = NoiseRadius(1.0, exploit_last=True)
+"""β where evidence chooses kernels: one standard deviation of what is not known yet."""
 SAMPLED_BETA = replace(TUNED_BETA, exploit_last=False)
 """A policy that is chosen for its probabilities keeps them above 0 to the end."""
 
@@ -170,6 +173,17 @@ class BatchNeuralUCB(Policy):
         self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
         self._settings |= {"ties": ties} | ({} if additions == Additions() else {"additions": additions})
         self._settings |= self._defaults(additions if tuned else None, hidden, beta, within_batch)
+        by_evidence = (
+            tuned
+            and model is None
+            and hidden is None
+            and deep is None
+            and self._by_evidence(training, additions, covariance, scale)
+        )
+        if by_evidence:
+            self._settings |= {"hidden": None, "training": training}
+            if beta is None and additions.noise_radius:
+                self._settings["beta"] = self._evidence_beta
         if model is not None:
             del self._settings["hidden"], self._settings["depth"]
             self._settings["model"], self._packed = model, model.contexts
@@ -181,21 +195,24 @@ class BatchNeuralUCB(Policy):
         )
         source = seeded(seed)
         window: Any = None if is_automatic(forgetting) else forgetting
-        network_learner = self._network_learner(scale, limits.memory, source.generator, tuned=tuned)
-        learner = self._self_tuned(network_learner, additions) if tuned else network_learner
+        if by_evidence:
+            learner: Learner = EvidenceLearner(scale, additions.memory and is_automatic(forgetting))
+        else:
+            network_learner = self._network_learner(scale, limits.memory, source.generator, tuned=tuned)
+            learner = self._self_tuned(network_learner, additions) if tuned else network_learner
         when: Any = schedule  # None is refused there
         super().__init__(
             self._around(learner),
             schedule=when,
             covariance=covariance,
-            ridge=ridge,
+            ridge=1.0 if by_evidence else ridge,
             beta=self._settings["beta"],
             chooser=rule_from(self._rule(ties), exploration),
             seed=source,
             limits=limits,
             forgetting=window,
             within_batch=self._settings["within_batch"],
-            factory=_factory_of(model, scale),
+            factory=EvidenceFactory if by_evidence else _factory_of(model, scale),
             override=self._returning_arms(dim) if window is None and additions.returning_arms else None,
         )
 
@@ -294,6 +311,12 @@ class BatchNeuralUCB(Policy):
 
         return ReturningArms.start(dim)
 
+    def _by_evidence(self, training: Training, additions: Additions, covariance: Kind, scale: ContextScale) -> bool:
+        """Return whether kernels chosen by evidence stand for the network: nothing of it is named."""
+        plain = training == Training() and covariance in ("auto", "exact", "dual")
+        return additions.evidence and plain and self._takes_models and not isinstance(scale.map, SparseRows)
+
+    _evidence_beta: NoiseRadius = EVIDENCE_BETA
     _tuned_beta: NoiseRadius = TUNED_BETA
     _tuned_within_batch: WithinBatch = "running"
     _tuned_rows: int | Literal["all"] = TUNED_ROWS
@@ -331,7 +354,8 @@ class BatchNeuralUCB(Policy):
     @property
     def context_scale(self) -> ContextMap:
         """The map from contexts to what the network sees."""
-        return self._network.scale.map
+        learner: Any = self._learner
+        return learner.scale.map if isinstance(learner, EvidenceLearner) else self._network.scale.map
 
     @property
     def tuning(self) -> Validation | None:
@@ -390,6 +414,7 @@ class NeuralTS(BatchNeuralUCB):
     array([0.5, 0.5])
     """
 
+    _evidence_beta = replace(EVIDENCE_BETA, exploit_last=False)
     _tuned_beta = SAMPLED_BETA
     _tuned_within_batch = "frozen"
 

@@ -166,6 +166,9 @@ class Additions(Described):
 
     Parameters
     ----------
+    evidence
+        Kernels in the place of a trained network, chosen with noise and memory by the likelihood of the rewards, where
+        nothing about a network is named (`rarely._core.policies.evidence`).
     tuned_training
         Steps and skip path chosen by held-out rewards. Without it the policy has none of the others either.
     memory
@@ -188,6 +191,7 @@ class Additions(Described):
     0.01
     """
 
+    evidence: bool = True
     tuned_training: bool = True
     memory: bool = True
     linear_part: bool = True
@@ -264,7 +268,7 @@ class Limits(Described):
     --------
     >>> from rarely import BatchNeuralUCB, Limits, OnDemand
     >>> limits = Limits(operations=10**6, arms=5)
-    >>> BatchNeuralUCB(dim=2, schedule=OnDemand(), limits=limits, seed=0).exact_rounds
+    >>> BatchNeuralUCB(dim=2, hidden=200, schedule=OnDemand(), limits=limits, seed=0).exact_rounds
     128
     """
 

@@ -487,6 +487,16 @@ class Policy(ABC):
         ]
         return facts_table(type(self).__name__, facts, self.updates)
 
+    def explain_update(self) -> str:
+        """Return in a sentence what the last update chose, and why."""
+        if not self.updates:
+            return "No update has been made yet."
+        last = self.updates[-1]
+        if not last.accepted:
+            return f"The update after round {last.round} was rejected: {last.reason}."
+        memory = f" From now on {last.memory}." if last.memory else ""
+        return f"Version {last.version}, after round {last.round}: {last.tuning or 'as the settings say'}.{memory}"
+
     def plot(self, figure: Any = None, *, arms: Sequence[str] = ()) -> Any:
         """Draw rewards, arms, calibration and updates so far, with matplotlib, and return the figure.
 

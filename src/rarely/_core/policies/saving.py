@@ -125,10 +125,11 @@ def restored_state(
     """Return the saved state and its generator; `new` is the state of a policy made with the saved settings."""
     current = new.current
     history = new.history.restored(saved.inner("history"), missing=new.reader.missing)
+    learner = current.learner.restored(saved.inner("learner"))
     current = replace(
         current,
-        learner=current.learner.restored(saved.inner("learner")),
-        covariance=factory.restored(current.learner.widths, saved.inner("covariance")),
+        learner=learner,
+        covariance=factory.restored(learner.widths, saved.inner("covariance")),
         radius=saved.number("radius", 0.0),
         override=_restored_override(current, saved),
     )
@@ -280,7 +281,7 @@ def _check_sizes(settings: dict[str, Any], arrays: Arrays) -> None:
     """Refuse settings by which the constructor would allocate larger arrays than the saved ones."""
     dim, names = settings["dim"], ["history.contexts"]
     fits = arrays[names[0]].shape[1:] == (dim,)
-    if "hidden" in settings:
+    if settings.get("hidden") is not None:
         hidden, depth = settings["hidden"], settings["depth"]
         names += [f"learner.initial{i}" for i in range(min(depth, len(arrays)))]
         shapes = [arrays[name].shape for name in names[1:] if name in arrays]

@@ -38,7 +38,7 @@ from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
 from rarely._core.training.watch import TRAINED, UNWATCHED, Watch
 from rarely._core.types import Array
 
-_MOVING = ("seen", "seen_rounds", "seen_mean", "seen_squares", "center", "spread", "follows")
+_MOVING = ("zeros", "offered", "seen", "seen_rounds", "seen_mean", "seen_squares", "center", "spread", "follows")
 """What contexts change in a learner between updates."""
 _NO_REWARD = ("no reward has arrived yet", "no reward has arrived since the last update")
 BOTH_SIDES = 1.959963984540054
@@ -154,7 +154,7 @@ class UpdateJob:
             watch.announce(TRAINED, "covariance")
             contexts, weights = history.remembered()
             covariance = self.factory.build(
-                basis.features, basis.widths, contexts, weights, arms=self.arms, ahead=self.ahead
+                basis.features_of(history), basis.widths, contexts, weights, arms=self.arms, ahead=self.ahead
             )
         watch.announce(1.0, "done")
         same = memory.forgetting == self.history.forgetting
@@ -318,9 +318,10 @@ def _apply(
         state, current=current, clock=clock, history=history, arm_stats=ArmStats(), learned=learned, lost=lost
     )
     after, record = _watched(after, state, _record_of(after, fit, cut, _coverage(state), due, state.arm_stats))
-    if result.memory is not None and result.memory.why and not fit.reason:
-        record = replace(record, memory=result.memory.why)
-        after = after.with_event("memory", result.memory.why)
+    why = fit.memory or (result.memory.why if result.memory is not None else "")
+    if why and not fit.reason:
+        record = replace(record, memory=why)
+        after = after.with_event("memory", why)
     after = replace(after, updates=(*after.updates, record))
     return record_form_change(state, after, factory, history.rounds), record
 
@@ -373,7 +374,7 @@ def start_from_log(
     basis = fit.basis or learner if history.forgetting is None else fit.learner
     ahead = state.clock.rounds_ahead(0, 0)
     contexts, weights = history.remembered()
-    covariance = factory.build(basis.features, basis.widths, contexts, weights, ahead=ahead)
+    covariance = factory.build(basis.features_of(history), basis.widths, contexts, weights, ahead=ahead)
     covariance = factory.freeze_for_batch(covariance, 0, ahead)
     radius = _radius(beta, state, fit.learner, covariance, version=0)
     after = replace(

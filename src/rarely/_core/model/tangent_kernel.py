@@ -24,8 +24,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rarely.extend import Array, BoolArray
-from rarely.extend.checks import InvalidContexts, InvalidInput, check_choice, check_whole, read_real
+from rarely._core.errors import InvalidContexts, InvalidInput, check_choice, check_whole
+from rarely._core.reading import read_real
+from rarely._core.types import Array, BoolArray
 
 KernelKind = Literal["definition", "network"]
 TILE = 2**14
@@ -82,6 +83,10 @@ class NTK:
         if x.unit.shape[1] != y.unit.shape[1]:
             widths = f"{x.unit.shape[1]} and {y.unit.shape[1]}"
             raise InvalidContexts(f"contexts must have as many numbers each as the others; got {widths}.")
+        return self.between(x, y)
+
+    def between(self, x: Directions, y: Directions) -> Array:
+        """Return (n, n'): the kernel between contexts that are directions and lengths already."""
         out = np.empty((len(x.norms), len(y.norms)))
         for rows, columns in _tiles(len(x.norms), len(y.norms)):
             out[rows, columns] = self._tile(x.part(rows), y.part(columns))

@@ -1,0 +1,654 @@
+"""The default's learner: a Gaussian process whose kernels, noise and memory are chosen by one likelihood.
+
+    r = μ + s·(f(x) + ε)      f ~ GP(0, s²Σ_c w_c k_c / d_c)      ε ~ N(0, s²λ)
+
+    w   weights      of linear, network, products, constant and learned (`rarely._core.model.kernels`)
+    d   units        mean of k_c(x, x) over the chosen contexts
+    λ   ridge        noise, in units of the signal           s²   variance      in closed form
+    α   coefficients (K + λI)⁻¹ r̃ of the mean Σ α_i k(x, x_i)
+
+Each update asks which w, λ and memory give the rewards so far the largest marginal likelihood. It is a product of
+predictions, each made before its reward was seen, and it does not depend on why the contexts were chosen: a policy that
+chose them by what it had learned may ask it all the same, while held-out errors would mislead it. So the same question
+decides whether rewards are linear or bend, how noisy they are, and whether the world has changed.
+
+    w   weights on a grid are climbed from the last choice, and averaged by their likelihood
+    R   the metric of the learned kernel comes from the gradients of the last version; it must be worth a charge of
+        CHARGE·½d·log n, in the spirit of BIC, because the rewards that judge it have made it
+    t   a decay or a change point is asked for only while the version in use predicts the newest rewards worse than it
+        predicted held-out ones, and must be worth FORGETTING; nothing is ever deleted, so a world that returns is found
+
+Up to EXACT rounds mean and Z are exact (t×t). Beyond, both live on the features of INDUCING of the contexts,
+φ(x) = L⁻¹k(U, x) with K_UU = LLᵀ, so that a decision takes O(r²) however long the life (Quiñonero-Candela and
+Rasmussen, *A unifying view of sparse approximate Gaussian process regression*, 2005).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import VersionStats
+from rarely._core.covariance import Candidates, Covariance, Dual, Primal, Proposal, Widths
+from rarely._core.covariance.cholesky import cholesky, lower_inverse
+from rarely._core.covariance.factory import DualFactory
+from rarely._core.errors import ApproximationWarning
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import ContextScale, RewardScale
+from rarely._core.model import kernels
+from rarely._core.model.features import Factors
+from rarely._core.model.kernels import CONSTANT, LEARNED, NAMES, NETWORK, Memory, Units, Views
+from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, split_mix, training_rows
+from rarely._core.saving.fields import Fields
+from rarely._core.training.gradient_descent import TrainingReport
+from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.types import Array, Arrays, IntArray
+
+RIDGES = np.array([1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300])
+"""λ on trial."""
+LEVELS = 4
+"""Weights are multiples of 1/LEVELS."""
+CLIMBS = 4
+"""Steps to a neighbour on the grid of weights, at most, of one update."""
+JUDGED = 300
+"""Rewards by which weights are judged, at most: a likelihood of more would choose the same at many times the cost."""
+NEXT_TO_NOTHING, EXPLORED = 1e-3, 0.1
+"""Weights below which a kernel is left out, and the part that kernels other than the constant have at least."""
+COUNTED = 1000
+"""Contexts by which it is known which columns are mostly 0."""
+FEWEST = 8
+"""Rewards before which nothing is chosen."""
+FEWEST_FOR_METRIC, FEWEST_FOR_MEMORY = 16, 30
+CHARGE, STARTING_CHARGE = 0.5, 2.0
+"""Nats that the learned metric must be worth: STARTING_CHARGE + CHARGE·½d·log n."""
+BLEND, ITERATIONS = 0.1, 2
+"""Part of the identity in the metric, and how often an update follows its own gradients."""
+FORGETTING = 4.0
+"""Nats that forgetting must be worth."""
+DECAYS = (1 / 2000, 1 / 600, 1 / 200, 1 / 60)
+CHANGES = 14
+"""Change points on trial: the latest updates."""
+EARLIER = np.exp([-2.4, -1.2, 0.0, 1.2])
+"""Factors of λ that are tried with each memory."""
+ALARM = 2.0
+"""Standard errors by which the newest rewards must be predicted worse than held-out ones."""
+HEAVY, HUBER = 8.0, 1.345
+"""Deviations, in robust standard deviations, that call for Huber's weights, and where these begin."""
+JITTER = 1e-6
+LEAST_LEFT = 1e-3
+"""The least part of a residual that a reward's own leverage leaves."""
+EXACT, INDUCING, LEARNED_FROM = 2048, 512, 20_000
+"""Rounds up to which everything is exact, contexts that stand for more of them, and rewards that they learn from."""
+MOST = 2 * EXACT
+"""Rounds that the t×t form takes in, in a batch that goes on beyond EXACT."""
+
+
+class Choice(NamedTuple):
+    """What evidence chose."""
+
+    weights: Array
+    """(kernels,): w, which sum to 1."""
+    ridge: float
+    variance: float
+    """s², in squared units of the scaled rewards."""
+    memory: Memory
+    point: tuple[int, ...] = ()
+    """The best point of the grid, in multiples of 1/LEVELS."""
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceLearner(ScaledLearner):
+    """A mean and features from the kernels that evidence chose, and what the next choice starts from."""
+
+    scale: ContextScale
+    forgets: bool = True
+    """Whether it may forget."""
+    rewards: RewardScale = field(default_factory=RewardScale)
+    units: Units | None = None
+    """None before the first contexts, and while the scale follows them."""
+    zeros: Array = field(default_factory=lambda: np.zeros(0))
+    """(d,): how often each column was 0 in the first COUNTED contexts; empty before any."""
+    offered: int = 0
+    """How many contexts these were."""
+    first_units: Units | None = None
+    """Of the contexts of the first round, which it is decided with."""
+    choice: Choice = field(default_factory=lambda: Choice(np.array([0.25, 0.25, 0.25, 0.25, 0.0]), 1.0, 1.0, Memory()))
+    divisors: Array = field(default_factory=lambda: np.ones(len(NAMES)))
+    """d_c."""
+    metric: Array | None = None
+    """R of the kernels in use."""
+    next_metric: Array | None = None
+    """R that the next update will try."""
+    contexts: Array = field(default_factory=lambda: np.empty((0, 0)))
+    """(n, d): of the rewards learned from, or the inducing ones."""
+    times: Array = field(default_factory=lambda: np.empty(0))
+    coefficients: Array = field(default_factory=lambda: np.empty(0))
+    inducing: bool = False
+    now: float = 0.0
+    """The row of the history from which on this version decides."""
+    learned: int = 0
+    """Rewards that had arrived."""
+    held_out: float = math.inf
+    """Mean squared error of leave-one-out predictions, in reward units."""
+    updates: tuple[float, ...] = ()
+    """Rows at which earlier versions began, the change points on trial."""
+
+    # --- predictions
+
+    @property
+    def widths(self) -> Widths:
+        if self.inducing:
+            return ((1, len(self.contexts)),)
+        return kernels.widths(self._mapped_dim, self.choice.weights)
+
+    @property
+    def _mapped_dim(self) -> int:
+        return self.scale.map.dim if self.scale.fits else self.scale.map.scaled_dim
+
+    @property
+    def explored_ridge(self) -> float:
+        """λ of bonuses: where evidence sees no signal yet, the prior must not say that there is nothing to explore."""
+        return min(self.choice.ridge, 1.0)
+
+    @cached_property
+    def _scaled_weights(self) -> Array:
+        return np.asarray(self.choice.weights / self.divisors / self.explored_ridge)
+
+    @cached_property
+    def _units(self) -> Units:
+        return self._units_of(self.scale) if self.units is None else self.units
+
+    def _units_of(self, scale: ContextScale) -> Units:
+        moments = scale.moments
+        if moments is None or not moments.count:
+            return Units.given(self._mapped_dim) if self.first_units is None else self.first_units
+        sparse = np.zeros(len(moments.mean), np.bool_)
+        if self.offered:
+            sparse = self.zeros > kernels.SPARSE * self.offered
+        return Units.of(moments.mean, moments.squares / moments.count, sparse)
+
+    def _views(self, contexts: Array) -> Views:
+        if not self.scale.fits:
+            contexts = self.scale.map(contexts)
+        return Views.of(contexts, self._units, self.metric if self.choice.weights[LEARNED] > 0 else None)
+
+    def kernel_features(self, contexts: Array, times: Array | float) -> Factors:
+        """Return features whose `kernels.products` are the kernel over the explored ridge."""
+        stamps = np.broadcast_to(np.asarray(times, np.float64), (len(contexts),))
+        return self._views(contexts).features(self._scaled_weights, stamps, self.choice.memory)
+
+    @cached_property
+    def _points(self) -> Factors:
+        return self.kernel_features(self.contexts, self.times)
+
+    @cached_property
+    def _whitening(self) -> Array:
+        """L⁻¹ of the inducing contexts."""
+        matrix = kernels.products(self._points, self._points)
+        matrix.flat[:: len(matrix) + 1] += JITTER * np.trace(matrix) / len(matrix)
+        return lower_inverse(cholesky(matrix)[0])
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        return self._assessed(contexts, self.now)
+
+    def _assessed(self, contexts: Array, times: Array | float) -> tuple[Array, Factors]:
+        factors = self.kernel_features(contexts, times)
+        if not len(self.coefficients):
+            return np.full(len(contexts), self.rewards.center), factors
+        cross = kernels.products(self._points, factors)
+        means = self.rewards.center + self.rewards.spread * (self.coefficients @ cross)
+        if self.inducing:
+            factors = Factors(((self._whitening @ cross).T,), (np.ones((len(contexts), 1)),))
+        return means, factors
+
+    def features(self, contexts: Array) -> Factors:
+        return self.assess(contexts)[1] if self.inducing else self.kernel_features(contexts, self.now)
+
+    def features_of(self, history: History) -> Callable[[Array], Factors]:
+        if not self.choice.memory:
+            return self.features
+        rows, done = history.remembered_rows().astype(np.float64), 0
+
+        def features(contexts: Array) -> Factors:
+            nonlocal done
+            times, done = rows[done : done + len(contexts)], done + len(contexts)
+            return self._assessed(contexts, times)[1]
+
+        return features
+
+    @property
+    def noise(self) -> float | None:
+        return self.rewards.spread * math.sqrt(self.choice.variance * self.choice.ridge) if self.learned else None
+
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
+        noise = self.rewards.spread if self.noise is None else self.noise
+        facts = (round, covariance.rounds, covariance.frozen_log_det, covariance.ridge)
+        return VersionStats(*facts, noise=noise, exact=True)
+
+    # --- contexts
+
+    def with_scale(self, scale: ContextScale) -> Self:
+        # While units follow the scale, what was computed with them must not be kept.
+        return super().with_scale(scale) if self.units is not None else replace(self, scale=scale)
+
+    def prepare_scale(self, contexts: Array) -> Self:
+        if not self.scale.follows or self.offered:
+            return self
+        sparse = _zeros(contexts) > kernels.SPARSE * len(contexts)
+        return replace(self, first_units=Units.of(contexts.mean(axis=0), contexts.var(axis=0), sparse))
+
+    def observe_contexts(self, contexts: Array, rounds: int) -> Self:
+        after = super().observe_contexts(contexts, rounds)
+        if self.offered >= COUNTED or not self.scale.fits or not len(contexts):
+            return after
+        zeros = _zeros(contexts) + (self.zeros if self.offered else 0.0)
+        return replace(after, zeros=zeros, offered=self.offered + len(contexts))
+
+    def merge_scale(self, other: Learner) -> Self:
+        assert isinstance(other, EvidenceLearner)
+        return replace(super().merge_scale(other), zeros=other.zeros, offered=other.offered)
+
+    # --- learning
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        ready = self.with_fitted_scale()
+        samples = history.samples()
+        if len(samples.rows) > EXACT:
+            samples = samples.some(training_rows(samples.rows, LEARNED_FROM))
+        data = _Rewards.of(samples.rewards, samples.weights)
+        if not math.isfinite(data.scale.spread):
+            return FitResult(self, "the rewards are so large that their standard deviation overflows")
+        units = ready.units
+        if self.scale.fits:
+            units = self._units_of(ready.scale)
+        elif len(samples.rows):
+            mapped = self.scale.map(samples.contexts)
+            units = Units.given(mapped.shape[1], float(np.sqrt(np.einsum("ij,ij->i", mapped, mapped).mean())) or 1.0)
+        fresh: EvidenceLearner = replace(
+            ready, units=units, metric=self.next_metric, now=float(history.total),
+            updates=(*self.updates, float(history.total)), learned=history.arrived, rewards=data.scale,
+        )  # fmt: skip
+        if not len(samples.rows):
+            return FitResult(replace(fresh, learned=0), basis=replace(fresh, learned=0))
+        fit = _Fit(fresh, samples.contexts, samples.rows.astype(np.float64), data, history)
+        learner, report = fit.made(self, watch)
+        if not np.isfinite(learner.coefficients).all():
+            return FitResult(self, "the estimate overflows: the rewards are too large")
+        memory, before = learner.choice.memory, self.choice.memory
+        said = "" if str(memory) == str(before) else f"{memory}, because that makes the rewards so far more likely"
+        return FitResult(learner, "", learner, self.scale.changed_columns(learner.scale), report, said)
+
+    def reward_task(self, history: History, new: int) -> RewardTask | None:
+        return RewardTask(None, LEARNED_FROM, LEARNED_FROM // 2, history.logged)
+
+    # --- saving
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers, arrays = self.scale.state()
+        choice, units = self.choice, self._units
+        numbers |= {"reward_center": self.rewards.center, "reward_spread": self.rewards.spread}
+        numbers |= {"ridge": choice.ridge, "variance": choice.variance, "decay": choice.memory.decay}
+        numbers |= {"change": choice.memory.change, "inducing": self.inducing, "now": self.now}
+        numbers |= {
+            "offered": self.offered,
+            "learned": self.learned,
+            "held_out": None if math.isinf(self.held_out) else self.held_out,
+        }
+        arrays |= {"choice.weights": choice.weights, "choice.point": np.array(choice.point, np.int64)}
+        arrays |= {"divisors": self.divisors, "contexts": self.contexts, "times": self.times}
+        arrays |= {"coefficients": self.coefficients, "updates": np.array(self.updates), "zeros": self.zeros}
+        if self.units is not None:
+            numbers |= {"units_clip": units.clips}
+            arrays |= {"units.center": units.center, "units.rates": units.rates, "units.sizes": units.sizes}
+        for name, metric in (("metric", self.metric), ("next_metric", self.next_metric)):
+            arrays |= {} if metric is None else {name: metric}
+        return numbers, arrays
+
+    def restored(self, saved: Fields) -> Self:
+        with saved:
+            scale, rewards = self.scale.restored(saved), RewardScale.restored(saved)
+            dim, count = self._mapped_dim, len(NAMES)
+            memory = Memory(saved.number("decay", 0.0), saved.number("change", 0.0))
+            point = tuple(saved.array("choice.point", None, "int").tolist())
+            choice = Choice(
+                saved.array("choice.weights", (count,)),
+                saved.number("ridge", above=0.0),
+                saved.number("variance", above=0.0),
+                memory,
+                point,
+            )
+            contexts = saved.array("contexts", (None, None))
+            of_all: dict[str, Any] = {name: saved.array(name, (len(contexts),)) for name in ("times", "coefficients")}
+            for name in ("metric", "next_metric"):
+                of_all[name] = saved.array(name, (dim, dim)) if name in saved else None
+            units = None
+            if "units_clip" in saved:
+                center, rates, sizes = (saved.array(f"units.{name}", (dim,)) for name in ("center", "rates", "sizes"))
+                units = Units(center, rates, sizes, saved.flag("units_clip"))
+            held_out = math.inf if saved.is_null("held_out") else saved.number("held_out", 0.0)
+            numbers: dict[str, Any] = {"inducing": saved.flag("inducing"), "now": saved.number("now", 0.0)}
+            numbers |= {"learned": saved.whole("learned"), "held_out": held_out}
+            return replace(
+                self, scale=scale, rewards=rewards, units=units, choice=choice, contexts=contexts,
+                zeros=saved.array("zeros", (None,)), offered=saved.whole("offered"),
+                divisors=saved.array("divisors", (count,)),
+                updates=tuple(saved.array("updates", (None,)).tolist()), **of_all, **numbers,
+            )  # fmt: skip
+
+
+class _Rewards(NamedTuple):
+    """Rewards on the scale that they are learned on, and how."""
+
+    scaled: Array
+    scale: RewardScale
+    heavy: bool
+    """Whether some lie so far out that Huber's weights are called for."""
+    trust: Array
+    """(n,): how much each counts."""
+
+    @classmethod
+    def of(cls, rewards: Array, weights: Array | None) -> _Rewards:
+        trust = np.ones(len(rewards)) if weights is None else weights
+        if not len(rewards):
+            return cls(rewards, RewardScale(), False, trust)
+        mean, deviation = float(rewards.mean()), float(rewards.std())
+        center = mean if abs(mean) > 5 * deviation else 0.0  # a large common part is no signal
+        spread, heavy = math.sqrt(float(np.square(rewards - center).mean())), False
+        if len(rewards) > FEWEST and len(np.unique(rewards)) > 2:
+            middle = float(np.median(rewards))
+            robust = 1.4826 * float(np.median(np.abs(rewards - middle)))
+            heavy = robust > 0 and float(np.abs(rewards - middle).max()) > HEAVY * robust
+            spread = max(robust, abs(middle - center)) if heavy else spread
+        scale = RewardScale(center, spread if spread > 1e-12 * abs(center) else 1.0)
+        return cls((rewards - scale.center) / scale.spread, scale, heavy, trust)
+
+
+class _Fit:
+    """One update: the rewards that are in, and the learner that is to learn from them."""
+
+    def __init__(self, fresh: EvidenceLearner, contexts: Array, times: Array, data: _Rewards, history: History) -> None:
+        self.fresh, self.contexts, self.times, self.data, self.history = fresh, contexts, times, data, history
+        mapped = contexts if fresh.scale.fits else fresh.scale.map(contexts)
+        count = len(times)
+        self.judged = _sample(times, JUDGED)
+        """Which rewards judge."""
+        assert fresh.units is not None
+        self.views = Views.of(mapped[self.judged], fresh.units, fresh.metric)
+        self.mapped = mapped[self.judged]
+        divisors = self.views.diagonals().mean(axis=1)
+        self.divisors = np.where(divisors > 0, divisors, 1.0)
+        self.count = count
+
+    def made(self, before: EvidenceLearner, watch: Watch) -> tuple[EvidenceLearner, TrainingReport]:
+        """Return the next version and what is said of it."""
+        fresh, data, judged = self.fresh, self.data, self.judged
+        choice, trust, said = before.choice, data.trust, "the start, because too few rewards are in"
+        if self.count >= FEWEST:
+            choice, said = self._chosen(before)
+        next_metric = fresh.metric
+        if self.count >= FEWEST_FOR_METRIC and fresh.scale.map.dim > 1:
+            next_metric = self._next_metric(choice)
+        inducing = self.count > EXACT
+        learner = replace(fresh, choice=choice, divisors=self.divisors, next_metric=next_metric)
+        learner = self._induced(learner) if inducing else self._solved(learner, trust)
+        report = TrainingReport(tuning=f"{described(choice)}: {said}", trained=len(judged) if inducing else None)
+        return learner, report
+
+    def _chosen(self, before: EvidenceLearner) -> tuple[Choice, str]:
+        """Return what evidence chooses, and how likely it was."""
+        wanted = [kernel for kernel in range(len(NAMES)) if kernel != LEARNED or self.views.z is not None]
+        grams = self.views.grams(wanted) / self.divisors[wanted, None, None]
+        times, target = self.times[self.judged], self.data.scaled[self.judged]
+        trust = self._trust(before)
+        past = before.choice.memory(times, times) if before.choice.memory else np.ones(1)
+        charge = STARTING_CHARGE + CHARGE * 0.5 * self.mapped.shape[1] * math.log(len(target))
+        tried: dict[tuple[int, ...], Array] = {}
+
+        def misfit(point: tuple[int, ...]) -> float:
+            if point not in tried:
+                weights = np.array([point[kernel] for kernel in wanted]) / LEVELS
+                gram = np.tensordot(weights, grams, 1) * past
+                tried[point] = misfits(gram, trust, target, RIDGES)[0] + charge * (point[LEARNED] > 0)
+            return float(tried[point].min())
+
+        starts = [tuple(LEVELS * (i == kernel) for i in range(len(NAMES))) for kernel in wanted]
+        if before.choice.point and (before.choice.point[LEARNED] == 0 or LEARNED in wanted):
+            starts.append(before.choice.point)
+        best = min(starts, key=misfit)
+        for _ in range(CLIMBS):
+            higher = min((best, *_neighbours(best, wanted)), key=misfit)
+            if higher == best:
+                break
+            best = higher
+        points, table = np.array(list(tried)) / LEVELS, np.array(list(tried.values()))
+        share = np.exp(table.min() - table)
+        share /= share.sum()
+        weights, ridge = share.sum(axis=1) @ points, float(np.exp(share.sum(axis=0) @ np.log(RIDGES)))
+        weights = with_exploration(weights)
+        gram = np.tensordot(weights[wanted], grams, 1)
+        memory, ridge = self._remembered(before, gram, trust, target, ridge)
+        variance = float(misfits(gram * memory(times, times), trust, target, np.array([ridge]))[1][0])
+        said = f"log likelihood {-table.min():.1f} on {len(target)} rewards; {memory}"
+        return Choice(weights, ridge, variance, memory, best), said
+
+    def _trust(self, before: EvidenceLearner) -> Array:
+        """Return how much each judging reward counts: Huber's weights by what the version in use predicts."""
+        trust = self.data.trust[self.judged]
+        if not self.data.heavy or not len(before.coefficients):
+            return trust
+        predicted = before._assessed(self.contexts[self.judged], before.now)[0]
+        rewards = self.data.scale.center + self.data.scale.spread * self.data.scaled[self.judged]
+        return np.asarray(trust * huber(np.abs(rewards - predicted)))
+
+    def _remembered(
+        self, before: EvidenceLearner, gram: Array, trust: Array, target: Array, ridge: float
+    ) -> tuple[Memory, float]:
+        """Return the memory that the rewards ask for, and λ with it."""
+        times = self.times[self.judged]
+        asked = self.fresh.forgets and self.count >= FEWEST_FOR_MEMORY
+        if not asked or not (before.choice.memory or self._alarmed(before)):
+            return Memory(), ridge
+        earliest, latest = self.times[0] + 5, self.times[-1] - 5
+        changes = [row for row in before.updates if earliest < row < latest][-CHANGES:]
+        memories = [Memory(), *map(Memory, DECAYS), *(Memory(change=row) for row in changes)]
+        ridges, found = np.append(ridge, ridge * EARLIER), []
+        for memory in memories:
+            lost = misfits(gram * memory(times, times), trust, target, ridges)[0] + FORGETTING * bool(memory)
+            at = int(np.argmin(lost)) if memory else 0
+            found.append((float(lost[at]), memory, float(ridges[at])))
+        _, memory, ridge = min(found, key=lambda each: each[0])
+        return memory, ridge
+
+    def _alarmed(self, before: EvidenceLearner) -> bool:
+        """Return whether the version in use predicted the newest rewards worse than held-out ones."""
+        rewards, means = self.history.predicted_since(before.learned)[:2]
+        errors = np.square(rewards - means)
+        if len(errors) < 2:
+            return False
+        return bool(errors.mean() > before.held_out + ALARM * errors.std(ddof=1) / math.sqrt(len(errors)))
+
+    def _next_metric(self, choice: Choice) -> Array | None:
+        """Return R after some steps along its own gradients."""
+        metric, times, target = self.fresh.metric, self.times[self.judged], self.data.scaled[self.judged]
+        weights = choice.weights.copy()
+        weights[LEARNED] = max(weights[LEARNED], 0.5)
+        units = self.fresh.units
+        assert units is not None
+        for _ in range(ITERATIONS):
+            views = Views.of(self.mapped, units, metric)
+            scaled = weights / weights.sum() / self.divisors
+            if metric is None:  # the network's kernel stands for the learned one
+                scaled = scaled[[0, 1, 2, 3, 4]] + np.eye(len(NAMES))[1] * scaled[LEARNED]
+                scaled[LEARNED] = 0.0
+            factors = views.features(scaled, times, choice.memory)
+            matrix = kernels.products(factors, factors)
+            matrix.flat[:: len(matrix) + 1] += choice.ridge + JITTER
+            inverse = lower_inverse(cholesky(matrix)[0])
+            coefficients = inverse.T @ (inverse @ target)
+            root = kernels.metric_root(views.gradients(views, coefficients, scaled, units, metric), BLEND)
+            if root is None or not np.isfinite(root).all():
+                break
+            metric = root
+        return metric
+
+    def _solved(self, learner: EvidenceLearner, trust: Array) -> EvidenceLearner:
+        """Return the version with the exact mean."""
+        learner = replace(learner, contexts=self.contexts, times=self.times)
+        points, target = learner._points, self.data.scaled
+        gram = kernels.products(points, points) * learner.explored_ridge
+        ridge = learner.choice.ridge + JITTER
+        rounds = 3 if self.data.heavy else 1
+        for attempt in range(rounds):
+            matrix = gram.copy()
+            matrix.flat[:: len(matrix) + 1] += ridge / trust
+            inverse = lower_inverse(cholesky(matrix)[0])
+            coefficients = inverse.T @ (inverse @ target)
+            residuals = coefficients / np.einsum("ij,ij->j", inverse, inverse)
+            if attempt + 1 < rounds:
+                trust = self.data.trust * huber(np.abs(residuals))
+        recent = self.times >= learner.choice.memory.change
+        held_out = float(np.square(residuals * learner.rewards.spread)[recent].mean()) if recent.any() else math.inf
+        return replace(learner, coefficients=coefficients * learner.explored_ridge, held_out=held_out)
+
+    def _induced(self, learner: EvidenceLearner) -> EvidenceLearner:
+        """Return the version on the features of some contexts."""
+        at = _sample(self.times, INDUCING)
+        learner = replace(
+            learner, contexts=self.contexts[at], times=self.times[at], inducing=True, coefficients=np.zeros(len(at))
+        )
+        matrix, moment = np.zeros((len(at), len(at))), np.zeros(len(at))
+        parts = []
+        for start in range(0, self.count, EXACT):
+            part = slice(start, start + EXACT)
+            phi = learner._assessed(self.contexts[part], self.times[part])[1].inputs[0]
+            trust = self.data.trust[part]
+            matrix += (phi * trust[:, None]).T @ phi
+            moment += phi.T @ (trust * self.data.scaled[part])
+            parts.append(phi)
+        ridge = (learner.choice.ridge + JITTER) / learner.explored_ridge
+        matrix.flat[:: len(matrix) + 1] += ridge
+        inverse = lower_inverse(cholesky(matrix)[0])
+        theta = inverse.T @ (inverse @ moment)
+        phi = np.concatenate(parts)
+        leverages = np.einsum("ij,ij->i", phi @ inverse.T, phi @ inverse.T)
+        residuals = (self.data.scaled - phi @ theta) / np.maximum(1 - leverages, LEAST_LEFT)
+        held_out = float(
+            np.square(residuals * learner.rewards.spread)[self.times >= learner.choice.memory.change].mean()
+        )
+        return replace(learner, coefficients=learner._whitening.T @ theta, held_out=held_out)
+
+
+class KernelDual(Dual, by_name=False):
+    """The t×t form of kernels, which takes in MOST rounds at most: an update then goes on with inducing contexts."""
+
+    def propose(self, chosen: Candidates) -> Proposal:
+        if self.rounds < MOST:
+            return super().propose(chosen)
+        if not self._announced:
+            warnings.warn(
+                f"Z holds {self.rounds} rounds, and takes in no more before the next update: bonuses stay as they are "
+                "until then. Update more often, or name a network (hidden=200), whose Z keeps to limits.operations.",
+                ApproximationWarning,
+                stacklevel=6,
+            )
+        self._announced = True
+        return Proposal(chosen.factors, np.full(len(chosen.factors), self.log_det))
+
+    _announced = False
+
+    def accept(self, proposal: Proposal, count: int) -> None:
+        if proposal.kept is not None:
+            super().accept(proposal, count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceFactory(DualFactory):
+    """Makes Z of kernels: t×t, or of the features of inducing contexts."""
+
+    inner: Any = kernels.products
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.horizon is not None:
+            object.__setattr__(self, "horizon", min(self.horizon, MOST))
+
+    def exact_rounds(self, covariance: Covariance, arms: int) -> int | None:
+        return EXACT if isinstance(covariance, Dual) else 0
+
+    def _new(self, form: str, widths: Widths) -> Covariance:
+        if len(widths) == 1:
+            return Primal(widths, self.ridge, self._limit(widths))
+        return KernelDual(widths, self.ridge, self._limit(widths), self.inner)
+
+
+def described(choice: Choice) -> str:
+    """Return the kernels by their weights, the largest first.
+
+    >>> described(Choice(np.array([0.7, 0.0, 0.3, 0.0, 0.0]), 0.1, 1.0, Memory(), ()))
+    'linear 0.70, products 0.30, ridge 0.1'
+    """
+    order = np.argsort(-choice.weights, kind="stable")
+    parts = [f"{NAMES[i]} {choice.weights[i]:.2f}" for i in order if choice.weights[i] >= 0.005]
+    return f"{', '.join(parts)}, ridge {choice.ridge:.2g}"
+
+
+def with_exploration(weights: Array) -> Array:
+    """Return weights of which a part is never the constant's: a model of a constant alone would explore nothing.
+
+    >>> with_exploration(np.array([0.0, 0.0, 0.0, 1.0, 0.0])).round(2).tolist()
+    [0.0, 0.1, 0.0, 0.9, 0.0]
+    """
+    weights = np.where(weights < NEXT_TO_NOTHING, 0.0, weights)
+    weights[CONSTANT] = min(weights[CONSTANT], (1 - EXPLORED) / EXPLORED * (weights.sum() - weights[CONSTANT]))
+    if not weights.any():
+        weights[CONSTANT], weights[NETWORK] = 1 - EXPLORED, EXPLORED
+    return np.asarray(weights / weights.sum())
+
+
+def misfits(gram: Array, trust: Array, target: Array, ridges: Array) -> tuple[Array, Array]:
+    """Return minus the log likelihood of rewards under each ridge, s² put in, and s²; one decomposition serves all."""
+    root = np.sqrt(trust)
+    values, vectors = np.linalg.eigh(gram * root * root[:, None])
+    image, left = np.square(vectors.T @ (root * target)), np.maximum(values, 0.0) + ridges[:, None]
+    variance = ((image / left).sum(axis=1) + 1) / (len(target) + 1)
+    lost = 0.5 * len(target) * np.log(variance) + 0.5 * np.log(left).sum(axis=1) - np.log(root).sum()
+    return np.asarray(lost), np.asarray(variance)
+
+
+def huber(sizes: Array) -> Array:
+    """Return Huber's weights of residuals of these sizes; all are 1 unless one lies far out."""
+    size = 1.4826 * float(np.median(sizes))
+    if not sizes.max(initial=0.0) > HEAVY * size:
+        return np.ones(len(sizes))
+    return np.minimum(HUBER * size / np.maximum(sizes, 1e-12 * max(size, 1e-300)), 1.0)
+
+
+def _neighbours(point: tuple[int, ...], among: list[int]) -> list[tuple[int, ...]]:
+    """Return the points that differ by one part, which goes from one kernel to another."""
+    out = []
+    for source in among:
+        for target in among:
+            if source != target and point[source]:
+                moved = list(point)
+                moved[source] -= 1
+                moved[target] += 1
+                out.append(tuple(moved))
+    return out
+
+
+def _sample(times: Array, most: int) -> IntArray:
+    """Return which rows to take, at most so many: all, or those with the smallest hashes."""
+    if len(times) <= most:
+        return np.arange(len(times))
+    return np.sort(np.argpartition(split_mix(times.astype(np.int64) ^ np.int64(len(times))), most)[:most])
+
+
+def _zeros(contexts: Array) -> Array:
+    """Return how often each column is 0."""
+    return np.asarray((contexts == 0).sum(axis=0), np.float64)

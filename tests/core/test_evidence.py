@@ -1,0 +1,216 @@
+"""The default's learner against dense algebra, and what evidence chooses on worlds whose answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import rarely
+from rarely import BatchNeuralUCB, NeuralTS, OnDemand, Paced
+from rarely._core.model import kernels
+from rarely._core.model.kernels import LEARNED, LINEAR, NAMES, NETWORK, PRODUCTS, Memory, Units, Views
+from rarely._core.policies import evidence
+from rarely._core.policies.evidence import EvidenceLearner
+
+
+def views_of(contexts, seed=0, metric=True):
+    rng, dim = np.random.default_rng(seed), contexts.shape[1]
+    root = rng.normal(size=(dim, dim))
+    units = Units.of(contexts.mean(axis=0), contexts.var(axis=0), np.zeros(dim, bool))
+    return Views.of(contexts, units, (root + root.T) / 2 if metric else None), units, (root + root.T) / 2
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.integers(0, 2**20),
+    st.sampled_from([Memory(), Memory(0.1), Memory(change=3)]),
+)
+def test_products_of_features_are_the_weighted_sum_of_the_kernels(count, dim, seed, memory):
+    rng = np.random.default_rng(seed)
+    views, _, _ = views_of(1 + rng.normal(size=(count, dim)), seed)
+    weights, times = rng.random(len(NAMES)) * rng.integers(0, 2, len(NAMES)), np.arange(count, dtype=float)
+    factors = views.features(weights, times, memory)
+    dense = np.tensordot(weights, views.grams(range(len(NAMES))), 1) * memory(times, times)
+    assert_allclose(kernels.products(factors, factors), dense, atol=1e-12)
+    assert_allclose(factors.squared_norms, dense.diagonal(), atol=1e-12)
+    assert_allclose(factors.squared_norms, weights @ views.diagonals(), atol=1e-12)
+    assert factors.widths == kernels.widths(dim, weights)
+
+
+def test_gradients_are_those_of_differences():
+    rng = np.random.default_rng(1)
+    points, units, metric = views_of(1 + rng.normal(size=(7, 3)))
+    coefficients, weights, step = rng.normal(size=7), rng.random(len(NAMES)), 1e-6
+
+    def value(centred):
+        views = Views.of(centred / units.rates + units.center, units, metric)
+        features = (each.features(weights, np.zeros(len(each.x)), Memory()) for each in (views, points))
+        return kernels.products(*features) @ coefficients
+
+    centred = 0.4 * rng.normal(size=(4, 3))
+    views = Views.of(centred / units.rates + units.center, units, metric)
+    numeric = [(value(centred + step * one) - value(centred - step * one)) / (2 * step) for one in np.eye(3)]
+    exact = views.gradients(points, coefficients, weights, units, metric)
+    assert_allclose(exact, np.stack(numeric, axis=1), atol=1e-7)
+
+
+@given(st.integers(2, 12), st.integers(0, 2**20))
+def test_misfits_are_minus_the_log_density_of_a_normal_with_its_best_variance(count, seed):
+    rng = np.random.default_rng(seed)
+    root, target, trust = rng.normal(size=(count, count)), rng.normal(size=count), 0.5 + rng.random(count)
+    gram, ridges = root @ root.T, np.array([0.1, 1.0, 7.0])
+    lost, variances = evidence.misfits(gram, trust, target, ridges)
+    for ridge, misfit, variance in zip(ridges, lost, variances, strict=True):
+        matrix = gram + np.diag(ridge / trust)
+        best = (target @ np.linalg.solve(matrix, target) + 1) / (count + 1)
+        assert variance == pytest.approx(best, rel=1e-8)
+        assert misfit == pytest.approx(0.5 * count * np.log(best) + 0.5 * np.linalg.slogdet(matrix)[1], rel=1e-8)
+
+
+def played(policy, rounds, mean, *, noise=0.1, arms=4, seed=0, every=40):
+    rng = np.random.default_rng(seed)
+    for start in range(0, rounds, every):
+        contexts = rng.normal(size=(every, arms, policy.dim))
+        decision = policy.select(contexts)
+        expected = mean(contexts, start)[np.arange(every), decision.arm]
+        policy.observe(decision, expected + noise * rng.normal(size=every))
+        policy.update()
+    return policy
+
+
+def linear(contexts, start):
+    return contexts[..., 0] - 0.5 * contexts[..., 1]
+
+
+@pytest.mark.parametrize("memory", [Memory(), Memory(0.01), Memory(change=60)])
+def test_means_and_bonuses_are_those_of_a_dense_posterior(memory):
+    policy = played(BatchNeuralUCB(3, OnDemand(), seed=0), 120, lambda x, _: np.sin(2 * x[..., 0]))
+    learner = policy._learner
+    learner = replace(learner, choice=learner.choice._replace(memory=memory))
+    choice, contexts, times = learner.choice, learner.contexts, learner.times
+    new = np.random.default_rng(9).normal(size=(5, 3))
+    weights = choice.weights / learner.divisors
+    views = Views.of(np.concatenate((new, contexts)), learner.units, learner.metric)
+    both = np.concatenate((np.full(5, learner.now), times))
+    gram = np.tensordot(weights, views.grams(range(len(NAMES))), 1) * memory(both, both)
+    cross, inner = gram[:5, 5:], gram[5:, 5:]
+    scaled = np.linalg.solve(inner + (choice.ridge + evidence.JITTER) * np.eye(len(inner)), np.ones(len(inner)))
+    learner = replace(learner, coefficients=scaled * learner.explored_ridge)
+    means = learner.rewards.center + learner.rewards.spread * cross @ scaled
+    assert_allclose(learner.assess(new)[0], means, rtol=1e-9, atol=1e-12)
+    if not memory:
+        left = gram.diagonal()[:5] - np.einsum(
+            "ij,ji->i", cross, np.linalg.solve(inner + learner.explored_ridge * np.eye(len(inner)), cross.T)
+        )
+        scores = policy.score(new)
+        assert_allclose(scores.bonuses, learner.noise * np.sqrt(left / learner.explored_ridge), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("mean", "kernel"),
+    [
+        (linear, {LINEAR}),
+        (lambda x, _: x[..., 0] * x[..., 1], {PRODUCTS, LEARNED}),
+        (lambda x, _: np.abs(x[..., 0] + x[..., 1]), {LEARNED, NETWORK}),
+    ],
+)
+def test_evidence_names_the_kernel_that_the_world_is_made_of(mean, kernel):
+    policy = played(BatchNeuralUCB(4, OnDemand(), seed=0), 320, mean)
+    weights = policy._learner.choice.weights.copy()
+    weights[NAMES.index("constant")] = 0.0
+    assert int(weights.argmax()) in kernel, policy.updates[-1].tuning
+
+
+def test_the_learned_metric_finds_the_one_direction_that_matters():
+    policy = played(BatchNeuralUCB(8, OnDemand(), seed=0), 400, lambda x, _: np.abs(x[..., 2]))
+    metric = policy._learner.next_metric @ policy._learner.next_metric
+    assert metric[2, 2] > 0.6 * np.trace(metric)
+
+
+@pytest.mark.filterwarnings("ignore::rarely.DriftWarning", "ignore::rarely.ForgettingWarning")
+def test_a_world_that_turns_over_is_forgotten_and_one_that_stands_still_is_not():
+    turned = played(BatchNeuralUCB(3, OnDemand(), seed=0), 480, lambda x, start: x[..., 0] * (1 if start < 240 else -1))
+    assert turned._learner.choice.memory
+    assert turned._learner.choice.memory.change == 240.0
+    assert "set aside" in turned.updates[-1].tuning
+    assert any("before round 240 is set aside" in record.memory for record in turned.updates)
+    stubborn = played(
+        BatchNeuralUCB(3, OnDemand(), seed=0, forgetting=None),
+        320,
+        lambda x, start: x[..., 0] * (1 if start < 160 else -1),
+    )
+    assert not stubborn._learner.choice.memory
+    still = played(BatchNeuralUCB(3, OnDemand(), seed=0), 480, linear, noise=0.5)
+    assert all("nothing is forgotten" in record.tuning for record in still.updates[1:])
+
+
+def test_heavy_tails_do_not_decide():
+    def heavy(seed):
+        rng, policy = np.random.default_rng(seed), BatchNeuralUCB(3, OnDemand(), seed=0)
+        for _ in range(6):
+            contexts = rng.normal(size=(50, 4, 3))
+            decision = policy.select(contexts)
+            noise = 0.2 * rng.standard_t(1.5, size=50)
+            policy.observe(decision, contexts[np.arange(50), decision.arm, 0] + noise)
+            policy.update()
+        new = rng.normal(size=(400, 4, 3))
+        return np.corrcoef(policy.score(new).means.ravel(), new[..., 0].ravel())[0, 1]
+
+    assert min(heavy(seed) for seed in range(3)) > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::rarely.DriftWarning", "ignore::rarely.ForgettingWarning")
+@pytest.mark.parametrize("kind", [BatchNeuralUCB, NeuralTS])
+@pytest.mark.parametrize("rounds", [0, 40, 320])
+def test_a_saved_policy_goes_on_bit_for_bit(tmp_path, kind, rounds):
+    policy = played(
+        kind(4, OnDemand(), seed=3), rounds, lambda x, start: np.abs(x[..., 0]) * (1 if start < 160 else -1)
+    )
+    policy.save(tmp_path / "p.rarely")
+    other = rarely.load(tmp_path / "p.rarely")
+    contexts = np.random.default_rng(5).normal(size=(20, 4, 4))
+    for each in (policy, other):
+        each.observe(each.select(contexts), np.arange(20.0))
+        each.update()
+    assert policy.fingerprint() == other.fingerprint()
+    assert_allclose(policy.score(contexts).means, other.score(contexts).means, rtol=0, atol=0)
+
+
+def test_beyond_the_exact_rounds_inducing_contexts_predict_the_same(monkeypatch):
+    exact = played(BatchNeuralUCB(3, OnDemand(), seed=0), 400, linear)
+    monkeypatch.setattr(evidence, "EXACT", 200)
+    monkeypatch.setattr(evidence, "INDUCING", 150)
+    induced = played(BatchNeuralUCB(3, OnDemand(), seed=0), 400, linear)
+    assert induced._learner.inducing
+    assert not exact._learner.inducing
+    assert induced.updates[-1].covariance == "primal"
+    new = np.random.default_rng(5).normal(size=(300, 3))
+    for policy in (exact, induced):
+        assert np.abs(policy.score(new).means - linear(new, 0)).mean() < 0.1
+
+
+def test_units_of_contexts_and_rewards_change_no_decision():
+    def arms(scale, unit):
+        rng, policy, out = np.random.default_rng(0), BatchNeuralUCB(3, Paced(200, 8), seed=0), []
+        for _ in range(200):
+            contexts = rng.normal(size=(4, 3))
+            decision = policy.select(scale * contexts)
+            out.append(decision.arm)
+            policy.observe(decision, unit * (np.tanh(contexts[decision.arm, 0]) + 0.1 * rng.normal()))
+            if policy.due:
+                policy.update()
+        return out
+
+    expected = arms(1.0, 1.0)
+    assert arms(1024.0, 1.0) == expected
+    assert arms(1.0, 2.0**-20) == expected
+
+
+def test_naming_a_network_trains_one():
+    assert isinstance(BatchNeuralUCB(2, OnDemand(), seed=0)._learner, EvidenceLearner)
+    for named in ({"hidden": 8}, {"depth": 3}, {"training": 20}, {"covariance": "diagonal"}, {"preset": "paper"}):
+        assert not isinstance(BatchNeuralUCB(2, OnDemand(), seed=0, **named)._learner, EvidenceLearner)
