@@ -185,11 +185,13 @@ def read_contexts(contexts: Any) -> Array:
 
 
 def _tiles(rows: int, columns: int, *, upper: bool = False) -> Iterator[tuple[slice, slice]]:
-    """Yield tiles that cover all of a matrix, or what is on and above its diagonal."""
+    """Yield tiles that cover all of a matrix, or what is on and above its diagonal; narrow ones are long."""
     side = int(np.sqrt(TILE))
-    for i in range(0, rows, side):
+    wide = min(columns, side)
+    long = side if upper else max(side, TILE // max(wide, 1))
+    for i in range(0, rows, long):
         for j in range(i if upper else 0, columns, side):
-            yield slice(i, i + side), slice(j, j + side)
+            yield slice(i, i + long), slice(j, j + side)
 
 
 def _squared_gaps(a: Array, b: Array, c: Array, close: BoolArray) -> Array:
