@@ -67,6 +67,8 @@ FEWEST = 8
 FEWEST_FOR_METRIC, FEWEST_FOR_MEMORY = 16, 30
 CHARGE, STARTING_CHARGE = 0.5, 2.0
 """Nats that the learned metric must be worth: STARTING_CHARGE + CHARGE·½d·log n."""
+METRIC_COLUMNS = 300
+"""Columns up to which a metric is learned: of more it would cost more than all else, and could not pay its charge."""
 BLEND, ITERATIONS = 0.1, 2
 """Part of the identity in the metric, and how often an update follows its own gradients."""
 FORGETTING = 4.0
@@ -392,7 +394,7 @@ class _Fit:
         if self.count >= FEWEST:
             choice, said = self._chosen(before)
         next_metric = fresh.metric
-        if self.count >= FEWEST_FOR_METRIC and fresh.scale.map.dim > 1:
+        if self.count >= FEWEST_FOR_METRIC and 1 < self.mapped.shape[1] <= METRIC_COLUMNS:
             next_metric = self._next_metric(choice)
         inducing = self.count > EXACT
         learner = replace(fresh, choice=choice, divisors=self.divisors, next_metric=next_metric)
