@@ -133,18 +133,18 @@ def test_the_learned_metric_finds_the_one_direction_that_matters():
 
 @pytest.mark.filterwarnings("ignore::rarely.DriftWarning", "ignore::rarely.ForgettingWarning")
 def test_a_world_that_turns_over_is_forgotten_and_one_that_stands_still_is_not():
-    turned = played(BatchNeuralUCB(3, OnDemand(), seed=0), 480, lambda x, start: x[..., 0] * (1 if start < 240 else -1))
+    turned = played(BatchNeuralUCB(3, OnDemand(), seed=0), 320, lambda x, start: x[..., 0] * (1 if start < 160 else -1))
     assert turned._learner.choice.memory
-    assert turned._learner.choice.memory.change == 240.0
+    assert turned._learner.choice.memory.change == 160.0
     assert "set aside" in turned.updates[-1].tuning
-    assert any("before round 240 is set aside" in record.memory for record in turned.updates)
+    assert any("before round 160 is set aside" in record.memory for record in turned.updates)
     stubborn = played(
         BatchNeuralUCB(3, OnDemand(), seed=0, forgetting=None),
         320,
         lambda x, start: x[..., 0] * (1 if start < 160 else -1),
     )
     assert not stubborn._learner.choice.memory
-    still = played(BatchNeuralUCB(3, OnDemand(), seed=0), 480, linear, noise=0.5)
+    still = played(BatchNeuralUCB(3, OnDemand(), seed=0), 320, linear, noise=0.5)
     assert all("nothing is forgotten" in record.tuning for record in still.updates[1:])
 
 
