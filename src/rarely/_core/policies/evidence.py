@@ -39,6 +39,7 @@ from rarely._core.covariance import Candidates, Covariance, Dual, Primal, Propos
 from rarely._core.covariance.cholesky import cholesky, lower_inverse
 from rarely._core.covariance.factory import DualFactory
 from rarely._core.errors import ApproximationWarning
+from rarely._core.growable_array import changed
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model import kernels
@@ -250,7 +251,9 @@ class EvidenceLearner(ScaledLearner):
         if self.offered >= COUNTED or not self.scale.fits or not len(contexts):
             return after
         zeros = _zeros(contexts) + (self.zeros if self.offered else 0.0)
-        return replace(after, zeros=zeros, offered=self.offered + len(contexts))
+        # Once units are fixed, what was computed with them holds.
+        with_counts = replace if self.units is None else changed
+        return with_counts(after, zeros=zeros, offered=self.offered + len(contexts))
 
     def merge_scale(self, other: Learner) -> Self:
         assert isinstance(other, EvidenceLearner)
