@@ -90,7 +90,7 @@ class Comparison:
     problems: list[str]
     """Names of problems or of sets of them (`paper`, `gallery`, `plain`, `sklearn`, `showdown`, `all`)."""
     policies: list[str]
-    """Names of policies, or `module:factory` of your own."""
+    """Names of policies, or of factories of your own, as "module:factory"."""
     budgets: list[int | None]
     """Values of B; None is T."""
     seeds: int = 10
