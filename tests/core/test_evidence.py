@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import rarely
-from rarely import BatchNeuralUCB, NeuralTS, OnDemand, Paced
+from rarely import BatchNeuralUCB, NeuralTS, OnDemand, Paced, SnapshotError
 from rarely._core.model import kernels
 from rarely._core.model.kernels import LEARNED, LINEAR, NAMES, NETWORK, PRODUCTS, Memory, Units, Views
 from rarely._core.policies import evidence
 from rarely._core.policies.evidence import EvidenceLearner
+from rarely._core.saving import archive
 
 
 def views_of(contexts, seed=0, metric=True):
@@ -71,11 +72,11 @@ def test_misfits_are_minus_the_log_density_of_a_normal_with_its_best_variance(co
         assert misfit == pytest.approx(0.5 * count * np.log(best) + 0.5 * np.linalg.slogdet(matrix)[1], rel=1e-8)
 
 
-def played(policy, rounds, mean, *, noise=0.1, arms=4, seed=0, every=40):
+def played(policy, rounds, mean, *, noise=0.1, arms=4, seed=0, every=40, shift=0.0):
     rng = np.random.default_rng(seed)
     for start in range(0, rounds, every):
         contexts = rng.normal(size=(every, arms, policy.dim))
-        decision = policy.select(contexts)
+        decision = policy.select(shift + contexts)
         expected = mean(contexts, start)[np.arange(every), decision.arm]
         policy.observe(decision, expected + noise * rng.normal(size=every))
         policy.update()
@@ -180,6 +181,19 @@ def test_a_saved_policy_goes_on_bit_for_bit(tmp_path, kind, rounds):
     assert_allclose(policy.score(contexts).means, other.score(contexts).means, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(
+    ("name", "forge"),
+    [("zeros", lambda zeros: zeros[:0]), ("next_metric", lambda metric: np.full_like(metric, 1e300))],
+)
+def test_a_forged_learner_is_refused(tmp_path, name, forge):
+    played(BatchNeuralUCB(3, OnDemand(), seed=0), 40, linear).save(tmp_path / "p.rarely")
+    saved = archive.read(tmp_path / "p.rarely")
+    forged = {**saved.arrays, f"learner.{name}": forge(saved.arrays[f"learner.{name}"])}
+    archive.write(tmp_path / "p.rarely", saved.header, forged)
+    with pytest.raises(SnapshotError, match=name):
+        rarely.load(tmp_path / "p.rarely")
+
+
 def test_beyond_the_exact_rounds_inducing_contexts_predict_the_same(monkeypatch):
     exact = played(BatchNeuralUCB(3, OnDemand(), seed=0), 400, linear)
     monkeypatch.setattr(evidence, "EXACT", 200)
@@ -208,6 +222,13 @@ def test_units_of_contexts_and_rewards_change_no_decision():
     expected = arms(1.0, 1.0)
     assert arms(1024.0, 1.0) == expected
     assert arms(1.0, 2.0**-20) == expected
+    assert arms(1.0, 2.0**-600) == expected  # whose squares vanish
+
+
+def test_columns_on_a_large_common_part_are_learned_from():
+    far = played(BatchNeuralUCB(3, OnDemand(), seed=0), 200, lambda x, _: x[..., 0], shift=1e9)
+    new = np.random.default_rng(5).normal(size=(300, 3))
+    assert np.corrcoef(far.score(1e9 + new).means, new[:, 0])[0, 1] > 0.95
 
 
 def test_naming_a_network_trains_one():

@@ -36,6 +36,8 @@ SPARSE = 0.3
 """A column with a greater part of zeros is not centred: what is 0 stays 0, and blocks of arms share nothing."""
 CLIP = 8.0
 """Numbers are cut at this many deviations from the center, as in `ContextScale`."""
+STILL = 1e-12
+"""A column whose spread is a smaller part of its center than this has had a single number, up to rounding."""
 EDGE = 1e-7
 """1 − cosine below which two contexts are one: the gradient of τ has a corner there, and its mean direction is 0."""
 
@@ -56,7 +58,7 @@ class Units:
         """Return the units of contexts with these moments."""
         center, size = np.where(sparse, 0.0, mean), np.sqrt(variance + np.square(mean))
         spread = np.sqrt(variance + np.square(mean - center))
-        return cls(center, _rates(spread, spread > 1e-9 * np.abs(center)), _rates(size, size > 0))
+        return cls(center, _rates(spread, spread > STILL * np.abs(center)), _rates(size, size > 0))
 
     @classmethod
     def given(cls, dim: int, length: float = 1.0) -> Units:

@@ -332,6 +332,11 @@ class EvidenceLearner(ScaledLearner):
             of_all: dict[str, Any] = {name: saved.array(name, (len(contexts),)) for name in ("times", "coefficients")}
             for name in ("metric", "next_metric"):
                 of_all[name] = saved.array(name, (dim, dim)) if name in saved else None
+                # R² has the trace of the identity.
+                within = of_all[name] is None or np.abs(of_all[name]).max() <= dim
+                saved.check(within, f"a {name} of numbers up to {dim}")
+            offered = saved.whole("offered")
+            zeros = saved.array("zeros", (dim if offered else 0,))
             units = None
             if "units_clip" in saved:
                 center, rates, sizes = (saved.array(f"units.{name}", (dim,)) for name in ("center", "rates", "sizes"))
@@ -341,7 +346,7 @@ class EvidenceLearner(ScaledLearner):
             numbers |= {"learned": saved.whole("learned"), "held_out": held_out}
             return replace(
                 self, scale=scale, rewards=rewards, units=units, choice=choice, contexts=contexts,
-                zeros=saved.array("zeros", (None,)), offered=saved.whole("offered"),
+                zeros=zeros, offered=offered,
                 divisors=saved.array("divisors", (count,)),
                 updates=tuple(saved.array("updates", (None,)).tolist()), **of_all, **numbers,
             )  # fmt: skip
@@ -362,9 +367,11 @@ class _Rewards(NamedTuple):
         trust = np.ones(len(rewards)) if weights is None else weights
         if not len(rewards):
             return cls(rewards, RewardScale(), False, trust)
-        mean, deviation = float(rewards.mean()), float(rewards.std())
+        # In the unit of the largest, squares neither overflow nor vanish.
+        unit = float(np.abs(rewards).max()) or 1.0
+        mean, deviation = float((rewards / unit).mean()) * unit, float((rewards / unit).std()) * unit
         center = mean if abs(mean) > 5 * deviation else 0.0  # a large common part is no signal
-        spread, heavy = math.sqrt(float(np.square(rewards - center).mean())), False
+        spread, heavy = math.sqrt(float(np.square(rewards / unit - center / unit).mean())) * unit, False
         if len(rewards) > FEWEST and len(np.unique(rewards)) > 2:
             middle = float(np.median(rewards))
             robust = 1.4826 * float(np.median(np.abs(rewards - middle)))

@@ -173,13 +173,8 @@ class BatchNeuralUCB(Policy):
         self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
         self._settings |= {"ties": ties} | ({} if additions == Additions() else {"additions": additions})
         self._settings |= self._defaults(additions if tuned else None, hidden, beta, within_batch)
-        by_evidence = (
-            tuned
-            and model is None
-            and hidden is None
-            and deep is None
-            and self._by_evidence(training, additions, covariance, scale)
-        )
+        named = model is not None or hidden is not None or deep is not None
+        by_evidence = tuned and not named and self._by_evidence(training, additions, covariance, scale)
         if by_evidence:
             self._settings |= {"hidden": None, "training": training}
             if beta is None and additions.noise_radius:
