@@ -231,7 +231,8 @@ class OpenedStudy:
             status = self._status[1]
             numbers |= {"decisions": status.decisions, "events": status.events, "version": status.version}
             numbers |= {"versions": status.versions, "versions_budget": status.budget}
-            numbers |= {"log_det": status.log_det, "update_due": int(status.due)}
+            numbers |= {"log_det": status.log_det, "update_due": int(status.due), "pinned": int(status.pinned)}
+            numbers |= {"candidate": int(status.candidate is not None), "clock_ahead_seconds": status.ahead}
             numbers["events_after_checkpoint"] = max(status.events - self.study.saved, 0)
             for kind in ("received", "used", "pending", "late", "quarantined"):
                 lines.append(sample("rarely_rewards", getattr(status.rewards, kind), study=name, kind=kind))
