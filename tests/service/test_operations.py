@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -19,7 +20,7 @@ import yaml
 
 from rarely.service import KeyFile, ServiceLimits
 from rarely.service.metrics import FAMILIES, Meters, exposition, sample
-from rarely.service.server import configure_logs
+from rarely.service.server import configure_logs, configured
 from rarely.study import CheckpointWarning, Study, StudyError
 from rarely.study.storage.postgresql import without_password
 from services import PATIENCE, serving, until
@@ -189,7 +190,47 @@ def test_health_needs_no_key_and_tells_no_paths_or_names(trial, tmp_path, monkey
             assert (reply.status, reply.content["problems"]) == (503, ["a study cannot decide"])
             assert str(tmp_path) not in reply.body.decode()
             assert "trial" not in reply.body.decode()
-        assert service.send("GET", "/health/live").status == 200
+        assert service.send("GET", "/health/live").status == 503  # only a new process ends this
+
+
+def test_a_service_that_only_a_new_process_mends_ends(trial, monkeypatch):
+    """Also where nothing asks for its health: systemd starts again what has ended."""
+    server = configured(trial, port=0, automatic=False)
+    server.ends = True
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    server.config.app.state.studies.opened("trial").failure = "the disk did not confirm a commit"
+    thread.join(PATIENCE)
+    assert (thread.is_alive(), server.stopped) == (False, True)
+
+
+UNSHARED = ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs -o size=3m tmpfs "$1" && shift && exec "$@"', "sh"]
+
+
+def test_a_full_disk_heals(tmp_path):
+    """On a file system of 3 MB; where none can be mounted, the page limit of SQLite is tried below."""
+    (tmp_path / "small").mkdir()
+    given = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
+    if subprocess.run([*UNSHARED, tmp_path / "small", "true"], capture_output=True).returncode:
+        warnings.warn("no file system can be mounted here, so only the page limit of SQLite is tried", stacklevel=1)
+        return
+    script = [sys.executable, Path(__file__).parents[1] / "full_disk.py", "."]
+    done = subprocess.run(
+        [*UNSHARED, ".", "env", "-C", tmp_path / "small", *script],
+        cwd=tmp_path / "small",
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert (seen["refused"], seen["title"], seen["still refused"]) == (503, "StudyError", 503)
+    assert "was not changed, because the disk is full" in seen["detail"]
+    assert (seen["live"], seen["ready"]) == (200, 503)
+    assert seen["flaw"] == ""
+    assert seen["decisions"] == seen["reopened"] == seen["answered"] + 1 > 100
 
 
 def test_a_database_that_hangs_is_seen_and_no_request_waits_without_limit(trial, monkeypatch, log):

@@ -79,7 +79,7 @@ def serve_command(
     if not serve(
         storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train, **options
     ):
-        error_console.print("[red]error:[/red] the service did not start; see the lines above")
+        error_console.print("[red]error:[/red] the service could not go on; see the lines above")
         raise typer.Exit(1)
 
 

@@ -184,11 +184,16 @@ class OpenedStudy:
         try:
             return work()
         except StudyFailed as error:
-            self.failure = str(error) if self._reconnects else f"{error} Start the service again."
+            self.failure = str(error) if self._reconnects else f"{error} The service must be started again."
             self._status = None
             LOG.error("study %r does no more work: %s", self.study.name, self.failure)
             self._tried = time.monotonic()
             raise
+
+    @property
+    def stopped(self) -> bool:
+        """Whether only a new process will work again."""
+        return bool(self.failure and not self._reconnects) or not self.writer.alive
 
     def _mended(self) -> bool:
         """Connect again if that is safe, at most once a second, and return whether it succeeded.

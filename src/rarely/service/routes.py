@@ -204,8 +204,9 @@ class Api:
 
     @route("GET", "/health/live", PUBLIC, gives=(bodies.HealthBody,))
     async def live(self) -> Response:
-        """Return 200 while the process answers at all: start it again if it does not. Needs no key."""
-        return as_json({"status": "ok", "problems": []})
+        """Return 200 while the process may work: start it again if it does not. Needs no key."""
+        stopped = ["a study works again only in a new process"] * any(each.stopped for each in self.studies.all())
+        return as_json({"status": "failed" if stopped else "ok", "problems": stopped}, 503 if stopped else 200)
 
     @route("GET", "/health", PUBLIC, gives=(bodies.HealthBody,))
     @route("GET", "/health/ready", PUBLIC, gives=(bodies.HealthBody,))

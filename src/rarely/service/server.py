@@ -89,9 +89,13 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class AnnouncingServer(uvicorn.Server):
-    """A server that announces its address, with the actual port, as soon as it listens."""
+    """A server that announces its address, with the actual port, as soon as it listens.
+
+    With `ends` it ends when a study works again only in a new process, for whoever starts it again.
+    """
 
     announce: Callable[[str], None] | None = None
+    ends = stopped = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -101,10 +105,13 @@ class AnnouncingServer(uvicorn.Server):
             self.announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
     async def on_tick(self, counter: int) -> bool:
-        """Close connections whose request is late; uvicorn calls this ten times a second."""
+        """Close connections whose request is late, and see what has stopped; uvicorn calls this ten times a second."""
         now = asyncio.get_running_loop().time()
         for connection in [each for each in self.server_state.connections if isinstance(each, GuardedProtocol)]:
             connection.expire(now)
+        app: Any = self.config.app
+        if self.ends and any(each.stopped for each in app.state.studies.all()):
+            self.stopped = self.should_exit = True
         return await super().on_tick(counter)
 
 
@@ -182,7 +189,7 @@ def serve(
     log_requests: bool = False,
     **options: Unpack[Options],
 ) -> bool:
-    """Serve until a signal arrives, and return whether the service could start.
+    """Serve until a signal arrives, or a study works again only in a new process; return whether a signal ended it.
 
     Parameters
     ----------
@@ -205,7 +212,7 @@ def serve(
     check_choice("log_format", log_format, LogFormat)
     server = configured(storage, host=host, port=port, **options)
     configure_logs(log_format, requests=log_requests)
-    server.announce = announce
+    server.announce, server.ends = announce, True
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -216,4 +223,4 @@ def serve(
     gc.freeze()  # objects that live as long as the service need no further visits
     gc.set_threshold(*GC_THRESHOLDS)
     server.run()
-    return server.started
+    return server.started and not server.stopped

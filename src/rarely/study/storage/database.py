@@ -50,6 +50,10 @@ class Database(ABC):
     def _translation(self, error: Any, place: str) -> StudyError:
         """Return the error of a study that says what an error of the driver means, and what to do."""
 
+    def _was_refused(self, error: Any) -> bool:
+        """Return whether a COMMIT that failed has certainly stored nothing, and a later one may succeed."""
+        return False
+
     @abstractmethod
     def _lack(self) -> str:
         """Return what the database is without the tables of studies; "" if it has them."""
@@ -75,6 +79,8 @@ class Database(ABC):
         try:
             self.execute("COMMIT")
         except self.driver_error as error:
+            if self._was_refused(error):
+                raise
             # After a failed fsync the state of the disk is unknown, and a second fsync may claim success.
             self.failed = said(error)
             raise StudyFailed(

@@ -115,6 +115,10 @@ class SqliteStorage(Database):
     def reading(self) -> AbstractContextManager[Tables]:
         return self.transaction("BEGIN")
 
+    def _was_refused(self, error: Any) -> bool:
+        # A full disk is found before anything is synced, and the transaction is rolled back.
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
     def _lack(self) -> str:
         names = [name for (name,) in self.execute("SELECT name FROM sqlite_master")]
         return "" if "rarely_schema" in names else "holds tables of another program" if names else self.empty
