@@ -15,7 +15,7 @@ SOURCES := pyproject.toml lab/pyproject.toml hatch_build.py $(wildcard src/rarel
 
 .PHONY: run reproduce lint test only-test test-torch test-extras test-slow api-test crash-test kill-test fuzz docs sanitize bench wheels wheel-test clean
 
-run: $(VENV)/.lab                  ## five policies on the cosine problem, in a minute: out/quick
+run: $(VENV)/.lab                  ## six policies on the quadratic problem, in a minute: out/quick
 	$(BIN)/rarely reproduce --quick --out out/quick
 
 # Ten runs of everything: many hours on two cores. Stop it at any moment; the same command goes on.

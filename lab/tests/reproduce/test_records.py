@@ -244,13 +244,15 @@ def test_runs_without_any_regret_are_reported(tmp_path):
     assert "nan" in str(write_report(tmp_path).judged[0].checks)
 
 
-def test_the_quick_runs_are_five_policies_whose_numbers_are_shown_and_not_judged(tmp_path, monkeypatch):
+def test_the_quick_runs_are_six_policies_whose_numbers_are_shown_and_not_judged(tmp_path, monkeypatch):
     few = [replace(cell, rounds=30) for cell in quick_cells(runs=1)]
     monkeypatch.setattr("rarely_lab.commands.reproduce.quick_cells", lambda: few)
     monkeypatch.setattr("rarely_lab.commands.reproduce.LocalExecutor", lambda jobs: LocalExecutor(None))
     result = call("reproduce", "--quick", "--out", tmp_path)
     assert result.exit_code == 0
     assert "judges nothing" in told(result)
+    assert "random choice, run 1: lost" in told(result)
+    assert "In 30 rounds random choice lost" in told(result)
     page = (tmp_path / "report.html").read_bytes()
     assert "0 cells to play" in told(call("reproduce", "--quick", "--out", tmp_path))
     assert (tmp_path / "report.html").read_bytes() == page
@@ -263,6 +265,6 @@ def test_the_quick_runs_are_five_policies_whose_numbers_are_shown_and_not_judged
         assert one.curve.shape == (30,)
         assert one.curve[-1] == pytest.approx(row.regret.value, abs=1e-3)
         assert len(one.updates) == row.updates
-    assert [row.updates for row in rows[:3]] == [29, 29, 19]
+    assert [row.updates for row in rows[:3]] == [0, 29, 29]
     wrong = call("reproduce", "cosine", "--quick", "--out", tmp_path)
     assert "--quick plays a fixed selection" in told(wrong)

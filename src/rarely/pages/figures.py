@@ -20,6 +20,7 @@ from rarely.pages.svg import INK, PALETTE, RULE
 
 # Families also differ in marker and dash, for readers who see no colours.
 LOOKS = {
+    "uniform": ("random choice", PALETTE["grey"], "v"),
     "linucb": ("LinUCB", PALETTE["grey"], "s"),
     "linucb-intercept": ("LinUCB with intercept", PALETTE["pink"], "D"),
     "neuralucb": ("NeuralUCB", INK, "*"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.markup import escape
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rarely.console import Shown, console, error_console, span
 from rarely_lab.engine.cell import Cell, Result
 from rarely_lab.engine.executors import Executor
-from rarely_lab.engine.record import Refusal
+from rarely_lab.engine.record import Record, Refusal
 from rarely_lab.engine.store import AnyCell, Store, run_cells
 
 NAMED_FILES = 20
@@ -33,24 +33,34 @@ def say_refused(refused: Sequence[object], consequence: str) -> None:
 
 
 def play_cells(
-    cells: Sequence[AnyCell], store: Store[Any], executor: Executor, what: str, *, replace: bool
+    cells: Sequence[AnyCell],
+    store: Store[Any],
+    executor: Executor,
+    what: str,
+    *,
+    replace: bool,
+    tell: Callable[[Record], str] | None = None,
 ) -> list[Result]:
-    """Play cells, show how far they are, and return the results of those that failed; `what` says what a cell is."""
-    with ShownProgress(what, len(cells)) as shown:
+    """Play cells, show how far they are, and return the results of those that failed.
+
+    `what` says what a cell is, and `tell`, where few are played, what came of one.
+    """
+    with ShownProgress(what, len(cells), tell) as shown:
         failures = run_cells(cells, store, executor, replace=replace, started=shown.started, finished=shown.finished)
     shown.say_failures(failures)
     return failures
 
 
 class ShownProgress(Shown):
-    """What a run of so many cells tells; its methods are the callbacks of `run_cells`. `what` says what a cell is.
+    """What a run of so many cells tells; its methods are the callbacks of `run_cells`. See `play_cells`.
 
     The time left is the predicted work that is left, at the pace of the cells that are done on this machine.
     """
 
-    def __init__(self, what: str, cells: int) -> None:
+    def __init__(self, what: str, cells: int, tell: Callable[[Record], str] | None = None) -> None:
         counts = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
         super().__init__(counts, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        self._tell_record = tell
         self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
         self._works, self._failed = dict[str, float](), dict[str, list[str]]()
         self._work = self._worked = self._seen = self._first = 0.0
@@ -75,6 +85,8 @@ class ShownProgress(Shown):
             if len(alike) == 1:
                 error_console.print(f"[red]failed:[/red] {escape(f'{result.id}: {result.error}')}")
         else:
+            if self._tell_record:
+                console.print(self._tell_record(result.record), markup=False)
             self._worked, self._seen = self._worked + self._works[result.id], self.elapsed
             self._first = self._first or self._seen
         left = self.left()

@@ -52,9 +52,11 @@ class Cell(Setup, runs.Cell):
         """Predict how long it takes; an adaptive schedule is taken to use all of its budget."""
         rounds, problem, configuration = self.rounds, self.problem, self.configuration
         selecting = 0.5e-3 * rounds
-        if configuration.linear:
+        if configuration.linear or configuration.kind == "uniform":
             return selecting
         updates = min(configuration.batches or rounds, rounds)
+        if configuration.kind == "default":
+            return 4 * selecting + 0.1 * updates
         if configuration.log_ratio is not None and updates == rounds:
             # Without a budget log q decides: log det Z grows by about 2000 in such runs.
             updates = min(rounds, round(2000 / configuration.log_ratio))

@@ -16,13 +16,13 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Paced, Policy, Training
+from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, LinUCB, NeuralUCB, Paced, Policy, Training, Uniform
 from rarely.extend import PresetName
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely.worlds.table import Table, TableWorld, View
 
-Kind = Literal["linucb", "linucb-intercept", "neuralucb", "fixed", "adaptive", "default"]
+Kind = Literal["linucb", "linucb-intercept", "neuralucb", "fixed", "adaptive", "default", "uniform"]
 PRESETS: tuple[PresetName, ...] = ("paper", "practical", "code")
 VIEWS: dict[PresetName, View] = {"paper": "raw", "practical": "standard", "code": "unit"}
 """How a preset sees the rows of a table."""
@@ -64,12 +64,13 @@ class Configuration:
     @property
     def cause(self) -> str:
         """Why its updates come when they come."""
-        return {"fixed": "grid", "adaptive": "determinant", "default": "pace"}.get(self.kind, "every round")
+        causes = {"fixed": "grid", "adaptive": "determinant", "default": "pace", "uniform": "never"}
+        return causes.get(self.kind, "every round")
 
     @property
     def same_everywhere(self) -> bool:
-        """Whether no engine matters: LinUCB decides alike on each, and the default has one, and no rival."""
-        return self.linear or self.kind == "default"
+        """Whether no engine matters: LinUCB and chance decide alike on each, and the default has one, and no rival."""
+        return self.linear or self.kind in ("default", "uniform")
 
     def part_of(self, preset: PresetName) -> bool:
         """Return whether a preset has it; the library's default, not of the paper, stands beside `practical`."""
@@ -153,6 +154,8 @@ class Setup:
             # A table's constant stands in its blocks already, one for each arm.
             appended = configuration.kind == "linucb-intercept" and isinstance(problem.source, World)
             return LinUCB(world.dim, intercept=appended, ridge=configuration.ridge, beta=configuration.beta)
+        if configuration.kind == "uniform":
+            return Uniform(world.dim, seed=self.seed)
         always: dict[str, Any] = {
             "context_scale": world.context_scale,
             "covariance": "exact",  # results must not depend on the speed of a machine

@@ -1,5 +1,6 @@
 """The first page that a newcomer sees, made by `make run`: the idea as a picture, with the numbers beside it.
 
+    random choice        any arm, with equal chances
     LinUCB               with an update after every round
     NeuralUCB            with an update after every round
     fixed grid           BatchNeuralUCB with B equal batches
@@ -66,12 +67,31 @@ def render_quick_page(rows: Sequence[Series]) -> str:
         "rarely_lab.reproduce.report",
         "quick.html",
         figures=[(inline(svg, text), text) for svg, text in zip(pictures, CAPTIONS, strict=True)],
-        policies={row.kind: row for row in rows},
+        sentences=sentences(rows),
+        linear=any(row.kind == "linucb-intercept" for row in rows),
         numbers=numbers(rows),
         rounds=next(iter(rows[0].runs.values())).rounds,
         runs=max(len(row.runs) for row in rows),
         printed_rounds=PRINTED_ROUNDS,
     )
+
+
+def sentences(rows: Sequence[Series]) -> list[str]:
+    """Return what the runs showed in two sentences: what there was to lose, and what rare trainings cost."""
+    told = {row.kind: f"{row.regret.value:.0f}" for row in rows}
+    often, rare = ({row.kind: row for row in rows}.get(kind) for kind in ("neuralucb", "default"))
+    rounds, out = next(iter(rows[0].runs.values())).rounds, []
+    if {"uniform", "linucb-intercept"} <= told.keys():
+        out.append(
+            f"In {rounds} rounds random choice lost {told['uniform']} of reward, and LinUCB, a linear model updated "
+            f"after every round, {told['linucb-intercept']}."
+        )
+    if often and rare:
+        out.append(
+            f"NeuralUCB, trained {often.updates:.0f} times, lost {told['neuralucb']} in {often.seconds:.1f} s; the "
+            f"default, which learned {rare.updates:.0f} times, lost {told['default']} in {rare.seconds:.1f} s."
+        )
+    return out
 
 
 def numbers(rows: Sequence[Series]) -> Grid:
