@@ -38,16 +38,15 @@ from rarely import Mixture
 from rarely.extend.provisional import t_quantile
 from rarely.planning.trial import make_policy, simulate_trial
 from rarely.study import AnalysisPlan, Stage
+from rarely.study.boundaries import boundaries, spent
 from rarely.study.effects import (
     Outcomes,
     Scores,
     anytime,
-    boundaries,
     exact_interval,
     planned_looks,
     predict_rewards,
     scores_of,
-    spent,
 )
 
 Array = np.ndarray

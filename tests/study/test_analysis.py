@@ -17,82 +17,21 @@ from rarely.study import AnalysisPlan, InvalidStudy, RewardRule, Stage, Study
 from rarely.study.analysis import answers_of, html_of
 from rarely.study.effects import (
     POWER,
-    START,
     ZETA,
     Outcomes,
     Summary,
     anytime,
-    boundaries,
-    carried,
-    crossing,
     exact_interval,
     planned_looks,
     predict_rewards,
     scores_of,
-    spent,
 )
 from studies import contexts_of
 
-FIVE = [0.2, 0.4, 0.6, 0.8, 1.0]
 NAMES = itertools.count()
 
 
-# --- boundaries
-
-
-@pytest.mark.parametrize(
-    ("spending", "published"),
-    [
-        # Reboussin, DeMets, Kim and Lan (2000), two-sided 0.05, five equal looks.
-        ("obrien-fleming", [4.877, 3.357, 2.680, 2.290, 2.031]),
-        ("pocock", [2.438, 2.427, 2.410, 2.397, 2.386]),
-    ],
-)
-def test_boundaries_are_those_of_lan_and_demets(spending, published):
-    found = boundaries([spent(spending, look, 0.05) for look in FIVE], FIVE)
-    assert found == pytest.approx(published, abs=6e-4)
-    assert boundaries([0.05], [3.0]) == pytest.approx([1.959964], abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("power", "looks", "constant"),
-    # Jennison and Turnbull (2000), tables 2.1 and 2.3: Pocock's and O'Brien and Fleming's constants, α = 0.05.
-    [(0.5, 5, 2.413), (0.5, 2, 2.178), (0.5, 10, 2.555), (0.0, 5, 2.040), (0.0, 2, 1.977), (0.0, 10, 2.087)],
-)
-def test_classical_constants_are_crossed_with_the_error_that_was_published(power, looks, constant):
-    """|S| > C·√v for Pocock, |S| > C·√1 for O'Brien and Fleming."""
-    state, total, step = START, 0.0, 1 / looks
-    for look in range(1, looks + 1):
-        bound = constant * (look / looks) ** power
-        total += crossing(state, step, bound)
-        state = carried(state, step, bound, step)
-    assert total == pytest.approx(0.05, abs=1.5e-4)
-
-
-def plain_crossings(bounds, information):
-    """Crossing probabilities from a plain grid of S: the oracle of the recursive integration."""
-    grid = np.linspace(-8, 8, 3201) * math.sqrt(information[-1])
-    width, density, before, found = grid[1] - grid[0], None, 0.0, []
-    for bound, v in zip(bounds, information, strict=True):
-        if density is None:
-            density = np.exp(-(grid**2) / (2 * v)) / math.sqrt(2 * math.pi * v)
-        else:
-            kernel = np.exp(-(grid**2) / (2 * (v - before))) / math.sqrt(2 * math.pi * (v - before))
-            density = np.convolve(density, kernel, mode="same") * width
-        outside = np.abs(grid) > bound * math.sqrt(v)
-        found.append(float(density[outside].sum() * width))
-        density, before = np.where(outside, 0.0, density), v
-    return found
-
-
-@settings(max_examples=8, deadline=None)
-@given(st.lists(st.floats(0.3, 2.0), min_size=1, max_size=4), st.sampled_from(["obrien-fleming", "pocock"]))
-def test_each_look_is_crossed_with_the_error_it_may_spend(steps, spending):
-    information = np.cumsum(steps)
-    errors = [spent(spending, v / information[-1], 0.1) for v in information]
-    assert errors[-1] == pytest.approx(0.1)
-    found = plain_crossings(boundaries(errors, information.tolist()), information)
-    assert found == pytest.approx(np.diff([0.0, *errors]), abs=2e-3)
+# --- plans
 
 
 def test_plans_that_make_no_sense_are_refused():

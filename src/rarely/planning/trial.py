@@ -23,7 +23,8 @@ from rarely.offpolicy.intervals import Span, check_level, deviations, score
 from rarely.pages.grid import Grid
 from rarely.runs.sealed_json import plain_json
 from rarely.study import AnalysisPlan, Stage
-from rarely.study.effects import Outcomes, Spending, anytime, planned_looks, predict_rewards, scores_of
+from rarely.study.boundaries import Spending
+from rarely.study.effects import Outcomes, anytime, planned_looks, predict_rewards, scores_of
 from rarely.study.trial import rule_of_stage, stage_at
 
 TrialPolicy = Literal["LinTS", "LinUCB", "default"]

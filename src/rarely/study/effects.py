@@ -17,15 +17,7 @@ Rounds are taken to be exchangeable: patients of later rounds are like those of 
 and asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2021) hold for large m. The exact
 sequence holds for every m, because the rewards have a known range and p a lower limit: the empirical-Bernstein bound of
 Howard, Ramdas, McAuliffe and Sekhon (2021, theorem 4) with their stitched boundary (eq. 10).
-
-The boundaries of planned looks spend alpha after Lan and DeMets (1983):
-
-    v_j    information at look j: the variance of the sum S_j that is looked at, of any unit
-    a_j    error that both sides together may have spent by look j
-    c_j    boundary: |S_j|/√v_j exceeds c_j for the first time at look j with probability a_j − a_{j−1}
-
-Under the null hypothesis S is a Brownian motion at times v_j. Its density where no boundary was crossed is carried from
-look to look by numerical integration (Armitage, McPherson and Rowe, 1969), and each c_j is found by bisection.
+Looks are planned, and their boundaries are those of `boundaries`.
 """
 
 from __future__ import annotations
@@ -33,18 +25,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
-from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely.extend import Array, BoolArray, IntArray
 from rarely.extend.checks import check_choice, check_whole, is_whole, named_arguments, shown
-from rarely.extend.provisional import distribution, t_quantile
+from rarely.extend.provisional import t_quantile
 from rarely.offpolicy.estimates import Ridge, stages
 from rarely.offpolicy.intervals import Range, check_level
 from rarely.runs.sealed_json import plain_json
+from rarely.study.boundaries import Spending, boundaries, spent
 from rarely.study.errors import InvalidStudy
 
 MEMORY = 50
@@ -55,14 +46,7 @@ ETA, POWER = 2.0, 1.4
 """η and s of the stitched boundary: epochs grow by η, and the k-th gets a share of α that falls as (k + 1)⁻ˢ."""
 ZETA = 3.105548
 """ζ(1.4), rounded up: the shares sum to less than α."""
-Spending = Literal["obrien-fleming", "pocock"]
-MIN_PIECES, MAX_PIECES = 12, 400
-"""Pieces of the range between two boundaries, each about one deviation of the next step and integrated by Gauss."""
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
-FURTHEST = 8.0
-"""A boundary that is never crossed in double precision."""
 MAX_LOOKS = 100
-_normal = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,69 +264,6 @@ def planned_looks(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Lo
     bounds = [math.inf] * early + boundaries(errors, times.tolist())
     looks = zip(at, sums, bounds, strict=True)
     return [Look(at, each.rounds, each.estimate, *each.interval(c), c) for at, each, c in looks]
-
-
-def spent(spending: Spending, fraction: float, alpha: float) -> float:
-    """Return the error of both sides that may be spent by a fraction of the planned rounds, α at the last.
-
-    >>> spent("obrien-fleming", 0.2, 0.05) < 2e-6, round(spent("pocock", 0.2, 0.05), 4), spent("pocock", 1.0, 0.05)
-    (True, 0.0148, 0.05)
-    """
-    if spending == "pocock":
-        return alpha * math.log(1 + (math.e - 1) * fraction)
-    # Each side spends α/2 by the function of a one-sided test, hence α/4.
-    return 4 * _normal.cdf(_normal.inv_cdf(alpha / 4) / math.sqrt(fraction))
-
-
-def boundaries(errors: Sequence[float], information: Sequence[float]) -> list[float]:
-    """Return c_j of each look, given the error spent by each and its information, both increasing.
-
-    >>> looks = [0.2, 0.4, 0.6, 0.8, 1.0]
-    >>> [round(c, 2) for c in boundaries([spent("obrien-fleming", look, 0.05) for look in looks], looks)]
-    [4.88, 3.36, 2.68, 2.29, 2.03]
-    """
-    solved: list[float] = []
-    state = START
-    steps = [after - before for before, after in pairwise([0.0, *information])]
-    for place, (before, after) in enumerate(pairwise([0.0, *errors])):
-        deviation = math.sqrt(information[place])
-        solved.append(_solve(state, steps[place], deviation, after - before))
-        if place + 1 < len(steps):
-            state = carried(state, steps[place], solved[-1] * deviation, steps[place + 1])
-    return solved
-
-
-State = tuple[Array, Array]
-"""Places, and the probability at each: a Gauss rule's weight times the density of S where nothing was crossed."""
-START: State = (np.zeros(1), np.ones(1))
-"""Before the first look: S is 0."""
-
-
-def crossing(state: State, step: float, bound: float) -> float:
-    """Return the probability that |S| exceeds the bound after its variance has grown by a step."""
-    places, masses = state
-    # Both sides alike: the state is symmetric.
-    return 2 * float(masses @ distribution((places - bound) / math.sqrt(step)))
-
-
-def carried(state: State, step: float, bound: float, following: float) -> State:
-    """Return the state after the step where |S| stays within the bound, fine enough for the step that follows."""
-    finest = math.sqrt(min(step, following))
-    pieces = min(max(math.ceil(2 * bound / finest), MIN_PIECES), MAX_PIECES)
-    half = bound / pieces
-    at = (half * (2 * np.arange(pieces)[:, None] + 1 + NODES) - bound).ravel()
-    places, masses = state
-    density = np.exp(-np.square(at[:, None] - places) / (2 * step)) @ masses / math.sqrt(2 * math.pi * step)
-    return at, density * np.tile(WEIGHTS * half, pieces)
-
-
-def _solve(state: State, step: float, deviation: float, error: float) -> float:
-    """Return the boundary, in standard deviations, that is crossed with probability `error`."""
-    low, high = 0.0, FURTHEST
-    while high - low > 1e-7:
-        middle = (low + high) / 2
-        low, high = (middle, high) if crossing(state, step, middle * deviation) > error else (low, middle)
-    return high
 
 
 # --- all times

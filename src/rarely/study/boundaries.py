@@ -1,0 +1,233 @@
+"""Boundaries of planned looks, and what follows from them, by numerical integration.
+
+    v_j    information at look j: the variance of the sum S_j that is looked at, of any unit; Z_j = S_j/√v_j
+    θ      drift: given the truth, S is a Brownian motion with the mean θ·v_j at information v_j
+    a_j    error that both sides together may have spent by look j; b_j, the same of failing to see θ₁
+    c_j    boundary: |Z_j| exceeds c_j for the first time at look j with probability a_j − a_{j−1}, if θ = 0
+    f_j    futility boundary: Z_j falls below f_j for the first time at look j with probability b_j − b_{j−1}, if
+           θ = θ₁. The c_j do not count on it (it is not binding)
+
+The density of S where no boundary was crossed is carried from look to look under θ = 0 (Armitage, McPherson and Rowe,
+1969; Jennison and Turnbull, 2000, chapter 19), by Gauss's rule on pieces about one deviation of a step long. Under any
+other drift it is exp(θs − θ²v/2) times as high, so one passage serves all drifts. Error is spent after Lan and DeMets
+(1983).
+
+At the end, results are ordered by stage: an earlier crossing is further from 0, and at the same look a larger Z. The
+p-value of a drift is the probability of a result at least as far; the drift where it is ½ is the median-unbiased
+estimate, and those where it is α/2 and 1 − α/2 are the ends of an interval (Tsiatis, Rosner and Mehta, 1984).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from rarely.extend import Array
+from rarely.extend.provisional import distribution
+
+Spending = Literal["obrien-fleming", "pocock"]
+MIN_PIECES, MAX_PIECES = 12, 400
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
+FURTHEST = 8.0
+"""A boundary that is never crossed in double precision."""
+PRECISION = 1e-7
+"""To which boundaries are solved, in standard deviations."""
+DRIFTS = np.polynomial.hermite_e.hermegauss(24)
+"""Standardised drifts and weights by which predictive power averages."""
+_normal = NormalDist()
+
+
+def spent(spending: Spending, fraction: float, alpha: float) -> float:
+    """Return the error of both sides that may be spent by a fraction of the planned information, α at the last.
+
+    >>> spent("obrien-fleming", 0.2, 0.05) < 2e-6, round(spent("pocock", 0.2, 0.05), 4), spent("pocock", 1.0, 0.05)
+    (True, 0.0148, 0.05)
+    """
+    if fraction <= 0:
+        return 0.0
+    if spending == "pocock":
+        return alpha * math.log(1 + (math.e - 1) * fraction)
+    # Each side spends α/2 by the function of a one-sided test, hence α/4.
+    return 4 * _normal.cdf(_normal.inv_cdf(alpha / 4) / math.sqrt(fraction))
+
+
+class Passage(NamedTuple):
+    """A Brownian motion that has stayed between boundaries, just before its variance grows by a step."""
+
+    places: Array
+    masses: Array
+    """A Gauss rule's weight times the density of S at each place, under θ = 0."""
+    before: float = 0.0
+    """Its information so far."""
+
+    def tilted(self, drift: float) -> Array:
+        """Return the masses under a drift."""
+        return self.masses if drift == 0 else self.masses * np.exp(drift * self.places - drift**2 * self.before / 2)
+
+    def above(self, step: float, bound: float, drift: float = 0.0) -> float:
+        """Return the probability that S exceeds a bound after its information has grown by a step."""
+        ends = (self.places + drift * step - bound) / math.sqrt(step)
+        return float(self.tilted(drift) @ distribution(ends))
+
+    def below(self, step: float, bound: float, drift: float = 0.0) -> float:
+        """Return the probability that S is less than a bound after the step."""
+        ends = (bound - self.places - drift * step) / math.sqrt(step)
+        return float(self.tilted(drift) @ distribution(ends))
+
+    def carried(self, step: float, low: float, high: float, following: float) -> Passage:
+        """Return the passage after the step where S stays between two bounds, fine enough for the following step."""
+        finest = math.sqrt(min(step, following))
+        pieces = min(max(math.ceil((high - low) / finest), MIN_PIECES), MAX_PIECES)
+        half = (high - low) / (2 * pieces)
+        at = (low + half * (2 * np.arange(pieces)[:, None] + 1 + NODES)).ravel()
+        spread = np.exp(-np.square(at[:, None] - self.places) / (2 * step)) @ self.masses
+        masses = spread / math.sqrt(2 * math.pi * step) * np.tile(WEIGHTS * half, pieces)
+        return Passage(at, masses, self.before + step)
+
+
+START = Passage(np.zeros(1), np.ones(1))
+"""Before the first look: S is 0."""
+
+
+def boundaries(errors: Sequence[float], information: Sequence[float]) -> list[float]:
+    """Return c_j of each look, given the error spent by each and its information, both increasing.
+
+    >>> looks = [0.2, 0.4, 0.6, 0.8, 1.0]
+    >>> [round(c, 2) for c in boundaries([spent("obrien-fleming", look, 0.05) for look in looks], looks)]
+    [4.88, 3.36, 2.68, 2.29, 2.03]
+    """
+    solved: list[float] = []
+    now, steps = START, _steps(information)
+    for place, (before, after) in enumerate(pairwise([0.0, *errors])):
+        root, step, error = math.sqrt(information[place]), steps[place], after - before
+        # Both sides alike.
+        solved.append(_solve(lambda c, now=now, step=step, root=root: 2 * now.above(step, c * root), error))
+        if place + 1 < len(steps):
+            now = now.carried(step, -solved[-1] * root, solved[-1] * root, steps[place + 1])
+    return solved
+
+
+def futility(
+    errors: Sequence[float], information: Sequence[float], efficacy: Sequence[float], drift: float
+) -> list[float]:
+    """Return f_j of each look, given the error b_j spent by each, and c_j; none lies above its c_j.
+
+    >>> looks = [0.5, 1.0]
+    >>> [round(f, 2) for f in futility([0.05, 0.2], looks, [2.797, 1.977], 2.8)]
+    [0.34, 1.98]
+    """
+    solved: list[float] = []
+    now, steps = START, _steps(information)
+    for place, (before, after) in enumerate(pairwise([0.0, *errors])):
+        root, step, error = math.sqrt(information[place]), steps[place], after - before
+        most = efficacy[place]
+        found = -_solve(
+            lambda c, now=now, step=step, root=root: now.below(step, -c * root, drift), error, -min(most, FURTHEST)
+        )
+        # At the last look whoever has not shown a difference has failed to.
+        solved.append(most if place + 1 == len(information) else min(found, most))
+        if place + 1 < len(steps):
+            if solved[-1] >= most:
+                return [*solved, *efficacy[place + 1 :]]
+            now = now.carried(step, solved[-1] * root, min(most, FURTHEST) * root, steps[place + 1])
+    return solved
+
+
+def power(efficacy: Sequence[float], information: Sequence[float], drift: float, start: Passage = START) -> float:
+    """Return the probability that Z exceeds some c_j, given the passage so far; a crossing below 0 ends it, too.
+
+    >>> round(power([1.959964], [1.0], 2.801585), 3)
+    0.8
+    """
+    now, total = start, 0.0
+    steps = _steps(information, start.before)
+    for place, (step, v, c) in enumerate(zip(steps, information, efficacy, strict=True)):
+        bound = min(c, FURTHEST) * math.sqrt(v)
+        total += now.above(step, bound, drift)
+        if place + 1 < len(steps):
+            now = now.carried(step, -bound, bound, steps[place + 1])
+    return total
+
+
+def predictive_power(efficacy: Sequence[float], information: Sequence[float], place: float, before: float) -> float:
+    """Return the conditional power averaged over drifts as likely as they are now, N(s/v, 1/v).
+
+    >>> round(predictive_power([1.959964], [1.0], 1.0, 0.5), 3)  # Φ((2 − 1.96)/√(0.5 + 0.5²/0.5))
+    0.516
+    """
+    drifts, weights = place / before + DRIFTS[0] / math.sqrt(before), DRIFTS[1]
+    values = [conditional_power(efficacy, information, place, before, drift) for drift in drifts]
+    return float(weights @ values) / math.sqrt(2 * math.pi)
+
+
+def conditional_power(
+    efficacy: Sequence[float], information: Sequence[float], place: float, before: float, drift: float
+) -> float:
+    """Return the probability that a later Z exceeds its c_j, given that S is at a place now.
+
+    >>> round(conditional_power([1.959964], [1.0], 1.0, 0.5, 2.0), 3)  # Φ((1 + 2·0.5 − 1.96)/√0.5)
+    0.523
+    """
+    # The tilt is relative to the place, whose own probability is 1.
+    scale = math.exp(-drift * place + drift**2 * before / 2)
+    return min(power(efficacy, information, drift, Passage(np.array([place]), np.array([scale]), before)), 1.0)
+
+
+class Final(NamedTuple):
+    """What is said at the end of a trial that was looked at, by the order of stages."""
+
+    p: float
+    """Of no difference, two-sided."""
+    median: float
+    """The drift that is as likely exceeded as not."""
+    low: float
+    high: float
+
+
+def final(z: float, efficacy: Sequence[float], information: Sequence[float], alpha: float) -> Final:
+    """Return what Z at the last of these looks says, given the c_j of those before it.
+
+    >>> final(2.0, [], [4.0], 0.05).median, round(final(2.0, [], [4.0], 0.05).p, 4)
+    (1.0, 0.0455)
+    """
+    steps, now, passages = _steps(information), START, [START]
+    for place, c in enumerate(efficacy):
+        bound = min(c, FURTHEST) * math.sqrt(information[place])
+        now = now.carried(steps[place], -bound, bound, steps[place + 1])
+        passages.append(now)
+    bounds = [min(c, FURTHEST) * math.sqrt(v) for c, v in zip(efficacy, information, strict=False)]
+    ends = [*bounds, z * math.sqrt(information[-1])]
+
+    def further(drift: float) -> float:
+        return sum(each.above(step, end, drift) for each, step, end in zip(passages, steps, ends, strict=True))
+
+    root, p = math.sqrt(information[-1]), further(0.0)
+    reach = (abs(z) + FURTHEST + 2) / math.sqrt(information[0])
+
+    def solve(share: float) -> float:
+        low, high = -reach, reach
+        while high - low > PRECISION / root:
+            middle = (low + high) / 2
+            low, high = (middle, high) if further(middle) < share else (low, middle)
+        return (low + high) / 2
+
+    median = z / root if not efficacy else solve(0.5)
+    return Final(2 * min(p, 1 - p), median, solve(alpha / 2), solve(1 - alpha / 2))
+
+
+def _steps(information: Sequence[float], before: float = 0.0) -> list[float]:
+    return [after - earlier for earlier, after in pairwise([before, *information])]
+
+
+def _solve(probability: Callable[[float], float], error: float, low: float = 0.0) -> float:
+    """Return the boundary, in standard deviations, whose falling probability is `error`; the lowest if all are less."""
+    high = FURTHEST
+    while high - low > PRECISION:
+        middle = (low + high) / 2
+        low, high = (middle, high) if probability(middle) > error else (low, middle)
+    return high
