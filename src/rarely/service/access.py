@@ -3,8 +3,9 @@
     key    rk_<name>_<secret>     secret: 32 random bytes; the file holds SHA-256(key)
 
 A secret of 256 random bits cannot be guessed from its hash, so no slow hash is needed, and a key is checked with every
-request. The file is read again when it has changed: adding or revoking a key needs no restart. A service
-whose file is damaged or gone keeps the last good keys, logs it, and is not ready.
+request. The file is read again when it has changed: adding or revoking a key needs no restart, and root may do it for
+the service's user. A service whose file is damaged, gone or unreadable keeps the last good keys, logs it, and says so
+in its metrics; a key that was revoked since still works then.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class KeyFile:
             if self._seen is None:
                 raise
             if not self.failure:
-                LOG.error("the last good keys stay in use: %s", error)
+                LOG.error("the last good keys stay in use, also those revoked since: %s", error)
             self.failure = str(error)
         return self._keys
 
@@ -135,6 +136,11 @@ class KeyFile:
             if self._seen is None:
                 return ()
             raise InvalidInput(f"{self.path} is gone. Put it back, or make keys: rarely keys add.") from None
+        except PermissionError as error:
+            says = (
+                f"{self.path} cannot be read by this user. Give it back to the service's user: chown USER {self.path}."
+            )
+            raise InvalidInput(says) from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             says = f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
             raise InvalidInput(says) from error
@@ -193,10 +199,13 @@ class KeyFile:
         self._write([key for key in self.read() if key.name != name])
 
     def _write(self, keys: Sequence[Key]) -> None:
-        if not os.path.exists(self.path):
-            os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+        if os.name == "posix" and os.path.exists(self.path) and os.geteuid() not in (0, os.stat(self.path).st_uid):
+            raise InvalidInput(
+                f"{self.path} belongs to another user, who could not read what this one writes; nothing was changed. "
+                "Run the command as its owner, or as root."
+            )
         rows: list[dict[str, Any]] = [asdict(key) for key in keys]
-        with replacing(self.path) as file:
+        with replacing(self.path, 0o600) as file:
             file.write(json.dumps({"keys": rows}, indent=2).encode())
         self._seen, self._keys = None, tuple(keys)
 

@@ -236,7 +236,6 @@ class Api:
             or any(each.writer.oldest > STALL for each in studies),
             "the database refused to write": any(0 < each.writer.refused > now - STALL for each in studies),
             "the disk is full or gone": free is not None and free < MIN_FREE,
-            "the file of keys is damaged": self._keys is not None and bool(self._keys.all() and self._keys.failure),
         }
         return [problem for problem, there in problems.items() if there]
 

@@ -28,15 +28,16 @@ _UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
 def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator[BinaryIO]:
     """Yield a binary file to write to, which replaces `path` when the block ends.
 
-    A symbolic link stays, and the file that it leads to is replaced. An existing file keeps its mode; a new one gets
-    `mode`, or 0666 minus the umask. Its owner is the user of this process. File and folder are synced to the disk.
+    A symbolic link stays, and the file that it leads to is replaced. An existing file keeps its mode, and its
+    owner where this process may give files away, as root may; a new one gets `mode`, or 0666 minus the umask. File and
+    folder are synced to the disk.
 
     If the block, the disk or the folder fails, the old file is untouched and nothing is left behind. A process that
     is killed leaves its temporary file, which the next call for that folder removes (not on Windows): a file that is
     being written is locked, so one that can be locked is abandoned.
     """
-    target, old_mode = _target(path)
-    mode = mode if old_mode is None else old_mode
+    target, old = _target(path)
+    mode = mode if old is None else stat.S_IMODE(old.st_mode)
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f"{PREFIX}{os.urandom(8).hex()}{SUFFIX}")
     try:
@@ -46,6 +47,9 @@ def replacing(path: str | os.PathLike[str], mode: int | None = None) -> Iterator
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+                if old is not None and sys.platform != "win32":
+                    with suppress(OSError):
+                        os.chown(temporary, old.st_uid, old.st_gid)
                 if mode is not None:
                     os.chmod(temporary, mode)
                 if fcntl is None:
@@ -91,20 +95,20 @@ def path_of(path: Any) -> Any:
     return name
 
 
-def _target(path: str | os.PathLike[str]) -> tuple[str, int | None]:
-    """Return the file to be replaced, links followed, and its mode if it exists."""
+def _target(path: str | os.PathLike[str]) -> tuple[str, os.stat_result | None]:
+    """Return the file to be replaced, links followed, and what is known of it if it exists."""
     target = os.path.realpath(path_of(path))
     try:
-        mode = os.stat(target).st_mode
+        old = os.stat(target)
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(target)):
             raise FileNotFoundError(errno.ENOENT, "a file needs a folder that exists", os.fspath(path)) from None
         return target, None
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(errno.EISDIR, "a file must be given to write to, not a folder", os.fspath(path))
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(old.st_mode):
         raise OSError(errno.EINVAL, "only a regular file can be replaced, not a device or a pipe", os.fspath(path))
-    return target, stat.S_IMODE(mode)
+    return target, old
 
 
 def _created(name: str, *, private: bool) -> BinaryIO:
