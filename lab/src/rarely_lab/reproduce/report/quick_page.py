@@ -123,14 +123,15 @@ def regret_over_rounds(rows: Sequence[Series]) -> Figure:
 
 
 def regret_against_updates(rows: Sequence[Series]) -> Figure:
-    """Draw total regret against the number of updates: means, and single runs."""
+    """Draw total regret against the number of updates of policies that have any: means, and single runs."""
+    rows = [row for row in rows if row.updates]
     figure = Figure(figsize=(3.9, 3.9))
     axes = figure.add_subplot()
     for row in rows:
         colour = COLOURS[row.kind]
-        at = [max(len(record.updates), 1) for record in row.runs.values()]
+        at = [max(len(record.updates), 1) for record in row.runs.values()]  # a run may have none
         axes.plot(at, row.regrets, ".", color=colour, ms=3.5, alpha=0.7)
-        axes.plot([max(row.updates, 1)], [row.regret.value], MARKERS[row.kind], color=colour, ms=8, label=row.label)
+        axes.plot([row.updates], [row.regret.value], MARKERS[row.kind], color=colour, ms=8, label=row.label)
     positive = min(regret for row in rows for regret in row.regrets) > 0
     axes.set(xscale="log", yscale="log" if positive else "linear", xlabel="updates", ylabel="total regret")
     plain_numbers(axes.xaxis, axes.yaxis)
