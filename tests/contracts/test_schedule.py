@@ -176,13 +176,14 @@ def test_the_refusal_says_what_must_hold_what_came_and_what_to_do():
 @given(st.integers(1, 400), st.integers(1, 60), st.lists(st.floats(0, 5), min_size=1, max_size=400))
 def test_paced_keeps_its_budget_and_its_windows_whatever_log_det_does(horizon, batches, steps):
     """Update b falls between rounds T(b/B)³ and T(b/B)², unless the one before is as late as that already."""
+    batches = min(batches, horizon)
     log_dets = np.cumsum(np.resize(steps, horizon))
     clock, ends = BatchClock(Budget.around(Paced(horizon, batches))), []
     for t in range(horizon):
         if clock.first_due(t, log_dets[t : t + 1]) is not None:
             clock = clock.restarted(t + 1, float(log_dets[t]), clock.version + 1)
             ends.append(t + 1)
-    assert len(ends) <= min(batches, horizon) - 1
+    assert len(ends) <= batches - 1
     for b, end in enumerate(ends, start=1):
         assert end >= horizon * (b / batches) ** 3 - 1e-9
         latest = -(-horizon * b**2 // batches**2)
@@ -208,6 +209,7 @@ def test_paced_starts_densely_and_goes_on_in_squares_where_log_det_grows_as_the_
 
 @given(st.integers(10, 5000), st.integers(2, 100))
 def test_no_batch_of_paced_is_longer_than_what_came_before_it_unless_its_limits_say_so(horizon, batches):
+    batches = min(batches, horizon)
     schedule, round = Paced(horizon, batches), 0
     for version in range(batches - 1):
         batch = schedule.in_batch(version, round, log_det=float(round))

@@ -138,6 +138,14 @@ def test_what_are_no_real_numbers_is_refused(kind):
     assert policy.missing == 3
 
 
+def test_text_is_called_text_and_a_table_of_it_is_shown_the_way():
+    policy = small()
+    with pytest.raises(InvalidContexts, match=r"got text among them..*FramePolicy, for tables with text"):
+        policy.select([["a", "b"], ["c", "d"]])
+    with pytest.raises(InvalidReward, match=r"got text among them\. Convert it to numbers first\.$"):
+        policy.observe(policy.select(contexts()[0]), "yes")
+
+
 def test_a_mask_is_not_masked():
     policy = small()
     with pytest.raises(InvalidContexts, match="mask must not be masked"):

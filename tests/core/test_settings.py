@@ -17,10 +17,12 @@ from rarely import (
     Affine,
     ArmBlocks,
     AtRounds,
+    BatchNeuralUCB,
     Budget,
     DeterminantTrigger,
     Discount,
     FixedGrid,
+    FramePolicy,
     GeometricGrid,
     InvalidInput,
     KernelUCB,
@@ -258,6 +260,13 @@ def test_odd_arguments_of_calls_too_and_then_nothing_has_changed(name):
         (lambda: Preset.named("paper", precison="float32"), "'precison' for Preset. Did you mean 'precision'"),
         (lambda: ArmBlocks(2, layuot="hybrid"), "'layuot' for ArmBlocks. Did you mean 'layout'"),
         (lambda: Stage("x", leest=0.1), "'leest' for Stage. Did you mean 'least'"),
+        (lambda: BatchNeuralUCB(2, OnDemand(), n_arms=3), "Each round brings its own contexts, (K, d)"),
+        (lambda: LinUCB(2, alpha=1.0), "'alpha' for LinUCB. It is beta here."),
+        (lambda: BatchNeuralUCB(2, OnDemand(), epsilon=0.1), "It is exploration=Mixture(epsilon) here"),
+        (lambda: BatchNeuralUCB(2, horizon=9), "belongs to a schedule here, as in Paced(horizon, batches)"),
+        (lambda: BatchNeuralUCB(2), "Paced(horizon, batches) does for a budget of updates"),
+        (lambda: Paced(20, 1000), "takes the number of rounds first, and at most as many versions"),
+        (lambda: FramePolicy(BatchNeuralUCB), "FramePolicy.fit(BatchNeuralUCB, users, items, schedule=OnDemand())"),
         (lambda: Uniform(), "Uniform: missing a required argument: 'dim'"),
         (lambda: Paced(1, 2, 3), "Paced: too many positional arguments"),
     ],
@@ -266,6 +275,14 @@ def test_a_misspelt_argument_is_named_with_the_nearest_one(call, says):
     with pytest.raises(InvalidInput) as error:
         call()
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(("call", "says"), [("fit", "update() learns"), ("predict", "select(contexts) decides")])
+def test_calls_of_other_libraries_say_what_they_are_here(call, says):
+    with pytest.raises(AttributeError, match=f"no attribute {call!r}") as error:
+        getattr(LinUCB(2), call)
+    assert says in str(error.value)
+    assert not hasattr(LinUCB(2), "_no_such_thing")
 
 
 def test_signatures_are_those_that_were_written():

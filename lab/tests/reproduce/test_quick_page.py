@@ -79,7 +79,9 @@ def test_one_policy_that_is_far_worse_leaves_room_for_the_others(rows):
 
 def test_the_second_panel_has_a_mean_and_all_runs_of_each_policy(rows):
     lines = regret_against_updates(rows).axes[0].lines
-    assert [len(line.get_xdata()) for line in lines] == [3, 1] * (len(QUICK_CONFIGURATIONS) - 1)  # chance has no updates
+    assert [len(line.get_xdata()) for line in lines] == [3, 1] * (
+        len(QUICK_CONFIGURATIONS) - 1
+    )  # chance has no updates
     assert lines[-1].get_xdata()[0] == 19
     assert lines[-1].get_ydata()[0] == pytest.approx(27)
 

@@ -260,12 +260,28 @@ def named_arguments(kind: Kind, read: Callable[[str, Any], Any] | None = None) -
     return kind
 
 
+_ELSEWHERE = {
+    ("n_arms", "num_arms", "n_actions", "arms"): "each round brings its own contexts, (K, d), one row for each arm",
+    ("alpha", "ucb_multiplier", "delta"): "it is beta here",
+    ("epsilon", "eps"): "it is exploration=Mixture(epsilon) here, or NeuralEpsilonGreedy(epsilon=…)",
+    ("lambda_", "lam", "reg", "reg_lambda", "l2_lambda", "l2"): "it is ridge here",
+    ("n_features", "context_dim", "input_dim", "d"): "it is dim here",
+    ("hidden_size", "hidden_sizes", "width", "n_hidden"): "it is hidden here",
+    ("lr", "learning_rate", "n_epochs", "epochs"): "it belongs to training=Training(steps, step_size) here",
+    ("batch_size", "horizon", "batches", "T", "B"): "it belongs to a schedule here, as in Paced(horizon, batches)",
+    ("random_state", "rng", "random_seed"): "it is seed here",
+}
+"""What other libraries call it, and what it is here."""
+
+
 def check_names(owner: str, names: Iterable[str], allowed: Collection[str]) -> None:
     """Raise InvalidInput for the first argument that its owner does not have."""
     for name in names:
         if name not in allowed:
             has = f"It has {', '.join(sorted(allowed)) or 'none'}."
-            raise InvalidInput(f"unknown argument {name!r} for {owner}. {nearest(name, allowed)}{has}")
+            here = next((f"{said[0].upper()}{said[1:]}. " for words, said in _ELSEWHERE.items() if name in words), "")
+            hint = here if "beta" in allowed or "schedule" in allowed else ""
+            raise InvalidInput(f"unknown argument {name!r} for {owner}. {hint or nearest(name, allowed)}{has}")
 
 
 def nearest(word: Any, words: Collection[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely._core.errors import InvalidInput
+from rarely._core.errors import InvalidContexts, InvalidInput
 from rarely._core.types import Array, IntArray
 
 LARGEST = np.iinfo(np.int64).max
@@ -22,10 +22,11 @@ def read_real(values: Any, name: str, error: type[InvalidInput], wanted: str = "
     if type(values) is float:
         return np.array(values)
     array = read_array(values, name, error, wanted)
+    if array.dtype.kind in "USO" and any(isinstance(item, str | bytes) for item in array.flat):
+        advice = ", or take a FramePolicy, for tables with text" if issubclass(error, InvalidContexts) else ""
+        raise error(f"{name} must be {wanted}; got text among them. Convert it to numbers first{advice}.")
     if array.dtype.kind not in "fiubO":
         raise error(f"{name} must be {wanted}; got an array of {array.dtype}.")
-    if array.dtype.kind == "O" and any(isinstance(item, str | bytes) for item in array.flat):
-        raise error(f"{name} must be {wanted}; got text among them. Convert it to numbers first.")
     if array.dtype == np.float64:
         return np.asarray(array)
     try:

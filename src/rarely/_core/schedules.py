@@ -345,8 +345,8 @@ class OnDemand(Schedule):
     Parameters
     ----------
     batches
-        The largest number of versions; None sets no limit. `policy.versions_left` counts down, and
-        `policy.extend_budget` adds to it.
+        The largest number of versions, so that there are batches − 1 updates; None sets no limit.
+        `policy.versions_left` counts down, and `policy.extend_budget` adds to it.
     horizon
         The planned number of rounds, if known. Nothing happens at the horizon; the policy uses it to predict its cost.
 
@@ -416,6 +416,11 @@ class Paced(Schedule):
 
     def __post_init__(self) -> None:
         check_counts(self, "horizon", "batches")
+        if self.batches > self.horizon:
+            raise InvalidSchedule(
+                "Paced(horizon, batches) takes the number of rounds first, and at most as many versions; got "
+                f"horizon={self.horizon}, batches={self.batches}. For an update after every round use EveryRound()."
+            )
 
     def first_due(self, round: int, growth: Array) -> int | None:
         return self.in_batch(0, 0, 0.0).first_due(round, growth)

@@ -66,13 +66,18 @@ class FramePolicy:
     def __init__(
         self,
         policy: Policy,
-        users: FrameEncoder | None,
-        items: FrameEncoder | None,
+        users: FrameEncoder | None = None,
+        items: FrameEncoder | None = None,
         arms: Sequence[str] = (),
         layout: Layout | None = None,
     ) -> None:
-        if not isinstance(policy, Policy):
-            raise InvalidInput(f"a FramePolicy is made by FramePolicy.fit(kind, users, items); got {shown(policy)}.")
+        encoded = isinstance(users, FrameEncoder | None) and isinstance(items, FrameEncoder | None)
+        if not isinstance(policy, Policy) or not encoded or users is items:
+            raise InvalidInput(
+                "a FramePolicy is made by FramePolicy.fit(kind, users, items, **settings), which sees samples of the "
+                "tables first, as in FramePolicy.fit(BatchNeuralUCB, users, items, schedule=OnDemand()); "
+                f"got {shown(policy)}."
+            )
         self.policy, self.users, self.items, self.arms, self.layout = policy, users, items, tuple(arms), layout
         self._blocks = _blocks(users, items, arms, layout)
         if policy.dim != (wanted := _settings(self._blocks, items)["dim"]):

@@ -163,7 +163,7 @@ class Setup:
         }
         if configuration.kind == "default":
             assert configuration.batches is not None
-            return BatchNeuralUCB(world.dim, Paced(self.rounds, configuration.batches), **always)
+            return BatchNeuralUCB(world.dim, Paced(self.rounds, min(configuration.batches, self.rounds)), **always)
         code = self.reading == "code"
         knobs: dict[str, Any] = {
             "hidden": problem.hidden,

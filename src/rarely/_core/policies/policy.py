@@ -76,6 +76,18 @@ SHOWN_UPDATES = 8
 """Updates in the table that a notebook shows, the last ones."""
 
 
+_LEARNS = "observe(decision, reward) takes rewards, update() learns from them, and from_log(…) starts from a log."
+_DECIDES = (
+    "select(contexts) decides a round, score(contexts) returns means and bonuses, probabilities(contexts) chances."
+)
+_ELSEWHERE = {
+    **dict.fromkeys(("fit", "partial_fit", "train", "learn"), _LEARNS),
+    **dict.fromkeys(("predict", "predict_proba", "pull", "act", "choose", "recommend"), _DECIDES),
+    "get_params": "settings() returns the constructor's arguments, and explain_update() what was learned.",
+}
+"""What the calls of other libraries are here."""
+
+
 class Policy(ABC):
     """A contextual bandit whose policy is frozen between updates, of which there are few.
 
@@ -123,7 +135,10 @@ class Policy(ABC):
         override: ScoreOverride | None = None,
     ) -> None:
         if not isinstance(schedule, Schedule):
-            raise InvalidInput(f"schedule must be one, such as FixedGrid(horizon, batches); got {shown(schedule)}.")
+            raise InvalidInput(
+                "schedule must say when to update, as Paced(horizon, batches) does for a budget of updates, and "
+                f"OnDemand() for updates when you call them; got {shown(schedule)}."
+            )
         if forgetting is not None and not isinstance(forgetting, Window | Discount):
             rule = "forgetting must be a Window(rounds), a Discount(factor) or None"
             raise InvalidInput(f"{rule}; got {shown(forgetting)}.")
@@ -468,6 +483,10 @@ class Policy(ABC):
         return other
 
     # --- what can be read off its state
+
+    def __getattr__(self, name: str) -> Any:
+        here = f" {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}.{here}", name=name, obj=self)
 
     def __repr__(self) -> str:
         stands = f"version {self.version}, round {self.round}, {self.missing} rewards missing"
