@@ -74,6 +74,7 @@ def serving(storage, announce=None, **options):
     thread.start()
     until(lambda: server.started or not thread.is_alive())
     assert server.started
+    until(lambda: not server.config.app.state.studies.starting)
     try:
         yield Served(server, server.servers[0].sockets[0].getsockname()[1])
     finally:

@@ -56,6 +56,7 @@ CASES = {  # alert: (series that fire it, series that do not), a value a minute
         [{'up{instance="a",job="rarely"}': "1x200", 'up{instance="b",job="rarely"}': "1x200"}],
     ),
     "RarelyNotReady": ([of_service("rarely_ready", "0x200")], [of_service("rarely_ready", "1x200")]),
+    "RarelyStudyBroken": ([of_study("healthy", "0x200")], [of_study("healthy", "1x200")]),
     "RarelyRefuses": (
         [requests(200, "0+50x200") | requests(503, "0+1x200")],
         [requests(200, "0+500x200") | requests(503, "0+1x200"), requests(200, "0x200")],

@@ -13,7 +13,7 @@ from rarely.service import ServiceLimits
 from rarely.service.opened import Trainer
 from rarely.service.server import configured
 from rarely.study import BrokenStudy, Stage, Study, StudyFailed, train
-from services import PATIENCE, serving, until
+from services import PATIENCE, Served, serving, until
 from studies import contexts_of, linear
 
 THREADS = 64
@@ -256,16 +256,74 @@ def test_metrics_are_as_prometheus_reads_them(served):
     assert values['rarely_alarms_total{study="trial",kind="missing"}'] == "0"
 
 
-def test_a_damaged_study_is_not_served(storage, tmp_path):
-    with Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]) as study:
+def altered(storage, tmp_path, name):
+    """A study whose record was altered behind its back."""
+    with Study.create(storage, name, policy=linear(), arms=["a", "b", "c"]) as study:
         study.ask(contexts_of(1), id="one")
     raw = sqlite3.connect(tmp_path / "trial.db")
     raw.execute("DROP TRIGGER rarely_events_no_update")
     raw.execute("UPDATE rarely_events SET body = replace(body, '\"arm\":', '\"arm\": ') WHERE kind = 'decide'")
     raw.commit()
     raw.close()
+
+
+def test_a_damaged_study_is_not_served(storage, tmp_path):
+    altered(storage, tmp_path, "trial")
     with pytest.raises(BrokenStudy, match="Use a backup"):
         configured(storage)
+
+
+def test_a_damaged_study_does_not_keep_others_from_being_served(storage, tmp_path):
+    altered(storage, tmp_path, "damaged")
+    Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
+    with serving(storage, automatic=False) as service:
+        assert service.send("GET", "/health/ready").status == 200
+        assert service.decide(1).status == 200
+        for _ in range(2):
+            reply = service.send("GET", "/v1/studies/damaged/status")
+            assert (reply.status, reply.content["title"]) == (503, "BrokenStudy")
+        metrics = service.send("GET", "/metrics").body.decode()
+        assert 'rarely_healthy{study="damaged"} 0' in metrics
+        assert 'rarely_healthy{study="trial"} 1' in metrics
+
+
+def test_damage_that_is_found_later_does_not_keep_others_from_being_served(storage, tmp_path):
+    for name in ("trial", "second"):
+        Study.create(storage, name, policy=linear(), arms=["a", "b", "c"]).close()
+    with serving(storage, automatic=False) as service:
+        assert service.decide(1).status == 200
+        raw = service.opened.study._session.storage._raw
+        raw.execute("DROP TRIGGER rarely_events_no_delete")
+        raw.execute("DELETE FROM rarely_events WHERE kind = 'decide'")
+        assert service.get("status").status == 503
+        assert service.send("GET", "/health/ready").status == 200
+        assert service.send("GET", "/v1/studies/second/status").status == 200
+        assert 'rarely_healthy{study="trial"} 0' in service.send("GET", "/metrics").body.decode()
+
+
+def test_a_service_lives_while_it_opens_its_studies(storage, monkeypatch):
+    Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
+    opened, gate = Study.open.__func__, threading.Event()
+    monkeypatch.setattr(Study, "open", lambda *given, **more: (gate.wait(PATIENCE), opened(Study, *given, **more))[1])
+    monkeypatch.setattr("rarely.service.opened.START_WAIT", 0.01)
+    server = configured(storage, port=0, automatic=False)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    service = Served(server, server.servers[0].sockets[0].getsockname()[1])
+    try:
+        assert service.send("GET", "/health/live").status == 200
+        ready = service.send("GET", "/health/ready")
+        assert (ready.status, ready.content["problems"]) == (503, ["studies are being opened"])
+        reply = service.decide(1)
+        assert (reply.status, reply.content["title"]) == (503, "Opening")
+        gate.set()
+        until(lambda: service.send("GET", "/health/ready").status == 200)
+        assert service.decide(1).status == 200
+    finally:
+        gate.set()
+        server.should_exit = True
+        thread.join(PATIENCE)
 
 
 def test_a_study_made_later_is_served_too(served, storage):

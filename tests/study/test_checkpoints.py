@@ -380,3 +380,46 @@ def test_another_service_follows_a_new_version_from_its_checkpoint(make, monkeyp
     assert count[0] < 10
     assert np.isfinite(other.status().log_det)
     assert one.replay().equal
+
+
+@every_storage
+def test_opening_without_checkpoints_tells_how_far_it_is_and_goes_on_where_it_was_killed(make, monkeypatch, caplog):
+    study = make()
+    play(study, 0, 30)
+    study.update()
+    play(study, 30, 30)
+    before = fingerprint(study)
+    study.close()
+    monkeypatch.setattr(session, "REPEAT_WORK", 0.0)
+    follow, parts = session.LivePolicy.follow, itertools.count()
+
+    def killed(self, *given):
+        if next(parts) == 20:
+            raise KeyboardInterrupt
+        follow(self, *given)
+
+    with monkeypatch.context() as patch, caplog.at_level("INFO", "rarely.study"):
+        patch.setattr(session.LivePolicy, "follow", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make.open()
+    assert "'trial' repeats its record: event " in caplog.text
+    count = repeated(monkeypatch)
+    again = make.open()
+    assert 0 < count[0] < 15  # of 30 since the cut
+    assert fingerprint(again) == before
+    assert again.replay().equal
+
+
+def test_the_version_kept_ready_rests_while_others_decide(make, often, monkeypatch):
+    study = make()
+    play(study, 0, 8)
+    study.update()
+    pauses = []
+    monkeypatch.setattr(session.time, "sleep", pauses.append)
+    play(study, 8, 16)
+    assert pauses
+    assert all(0 <= pause <= session.BUSY for pause in pauses)
+    monkeypatch.setattr(session, "BUSY", -1.0)  # nobody decides
+    pauses.clear()
+    play(study, 24, 16)
+    assert not pauses

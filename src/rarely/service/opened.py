@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import pickle
 import subprocess
 import sys
@@ -19,13 +20,24 @@ from rarely.service.dashboard import Overview
 from rarely.service.metrics import Meters, sample
 from rarely.service.writer import Call, ServiceLimits, Writer
 from rarely.study import Job, Request, Status, Study, Tell, Trained
-from rarely.study.errors import ApprovalNeeded, StudyBusy, StudyError, StudyFailed, StudyFull, StudyPinned, UnknownStudy
+from rarely.study.errors import (
+    ApprovalNeeded,
+    BrokenStudy,
+    StudyBusy,
+    StudyError,
+    StudyFailed,
+    StudyFull,
+    StudyPinned,
+    UnknownStudy,
+)
 from rarely.study.storage import open_storage
 
 Result = TypeVar("Result")
 LOG = logging.getLogger("rarely.service")
 RECONNECT_PAUSE = 1.0
 """Seconds between two attempts to connect again."""
+START_WAIT = 1.0
+"""Seconds after which a service that is still opening its studies answers: it is alive, and not ready."""
 STATUS_LIFETIME = 1.0
 """Seconds for which a status is reused: several monitors may ask, and each status counts all rewards."""
 EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
@@ -170,6 +182,8 @@ class OpenedStudy:
         self._tried, self._mending = 0.0, threading.Lock()
         self.failure = ""
         """Why it does no more work; "" if it works."""
+        self.damage = ""
+        """What is damaged, if the record is: others are served."""
         self.writer = Writer(lambda calls: self.watched(lambda: answer_many(self.study, calls)), limits, self.meters)
         self.trainer = Trainer(study, self.watched, automatic=automatic)
         self.overview = Overview(study.settings)
@@ -183,6 +197,11 @@ class OpenedStudy:
             raise StudyFailed(self.failure)
         try:
             return work()
+        except BrokenStudy as error:
+            if not self.damage:
+                LOG.error("study %r is damaged: %s", self.study.name, error)
+            self.damage = str(error)
+            raise
         except StudyFailed as error:
             self.failure = str(error) if self._reconnects else f"{error} The service must be started again."
             self._status = None
@@ -221,6 +240,7 @@ class OpenedStudy:
         with self._lock:
             if self._status is None or time.monotonic() - self._status[0] > STATUS_LIFETIME:
                 self._status = (time.monotonic(), self.watched(lambda: self.study.status()))
+                self.damage = ""
             return self._status[1]
 
     def metrics(self) -> list[str]:
@@ -228,7 +248,7 @@ class OpenedStudy:
         name, trainer = self.study.name, self.trainer
         numbers: dict[str, float] = {"waiting": self.writer.waiting, "oldest_waiting_seconds": self.writer.oldest}
         numbers |= {"training": int(trainer.under_way), "training_seconds": trainer.seconds}
-        numbers["healthy"] = int(not self.failure and self.writer.alive)
+        numbers["healthy"] = int(not (self.failure or self.damage) and self.writer.alive)
         trainings = sorted(trainer.outcomes.items())
         lines = self.meters.lines()
         lines += (sample("rarely_trainings_total", value, study=name, outcome=outcome) for outcome, value in trainings)
@@ -254,22 +274,44 @@ class OpenedStudy:
 
 
 class OpenedStudies:
-    """The studies of one database, each opened once: at the start, or at the first request."""
+    """The studies of one database, each opened once: at the start, or at the first request.
+
+    A study that cannot be opened keeps no other from being served, and is tried again after a while.
+    """
 
     def __init__(self, storage: str, limits: ServiceLimits, models: list[Any], *, automatic: bool) -> None:
         self._storage, self._limits, self._models, self._automatic = storage, limits, models, automatic
         self._opened: dict[str, OpenedStudy] = {}
+        self.broken: dict[str, tuple[float, Exception]] = {}
+        """When and why studies could not be opened."""
+        self.opening: set[str] = set()
         self._lock = threading.Lock()
+        self._starter: threading.Thread | None = None
         self._closed = False
 
     def start(self) -> None:
-        """Open all studies, so that a damaged one is refused now."""
-        with closing(open_storage(self._storage)) as database:
-            database.check()
-            with database.reading() as tables:
-                names = [row.name for row in tables.studies()]
-        for name in names:
-            self.open(name)
+        """Begin to open all studies, and wait a moment for it; raise what keeps all of them from being served."""
+        with self._lock:
+            if self._starter is None:
+                with closing(open_storage(self._storage)) as database:
+                    database.check()
+                    with database.reading() as tables:
+                        self.opening = {row.name for row in tables.studies()}
+                self._starter = threading.Thread(target=self._open_all, name="rarely-start", daemon=True)
+                self._starter.start()
+        self._starter.join(START_WAIT)
+        if self.broken and not self._opened and not self.starting:
+            raise next(iter(self.broken.values()))[1]
+
+    def _open_all(self) -> None:
+        for name in sorted(self.opening):
+            with suppress(Exception):  # which is logged, and kept for those who ask
+                self._open(name)
+
+    @property
+    def starting(self) -> bool:
+        """Whether studies are still being opened since the start."""
+        return self._starter is not None and self._starter.is_alive()
 
     def opened(self, name: str) -> OpenedStudy | None:
         return self._opened.get(name)
@@ -279,14 +321,37 @@ class OpenedStudies:
         with self._lock:
             if self._closed:
                 raise Refusal(503, "the service is stopping.", "Stopping")
-            if name not in self._opened:
-                try:
-                    study = Study.open(self._storage, name, model=self._models)
-                except UnknownStudy:  # its message names the database, which callers should not see
-                    raise UnknownStudy(f"there is no study called {name[:200]!r}.") from None
-                again = self._storage.startswith("postgres")
-                self._opened[name] = OpenedStudy(study, self._limits, automatic=self._automatic, reconnects=again)
-            return self._opened[name]
+            if name in self._opened:
+                return self._opened[name]
+            if name in self.opening:
+                raise Refusal(503, "the study is being opened; the log says how far it is.", "Opening")
+            when, error = self.broken.get(name, (-math.inf, None))
+            if error is not None and time.monotonic() < when + PATIENCE:
+                raise error
+            self.opening.add(name)
+        return self._open(name)
+
+    def _open(self, name: str) -> OpenedStudy:
+        try:
+            study = Study.open(self._storage, name, model=self._models)
+            again = self._storage.startswith("postgres")
+            opened = OpenedStudy(study, self._limits, automatic=self._automatic, reconnects=again)
+        except UnknownStudy:  # its message names the database, which callers should not see
+            raise UnknownStudy(f"there is no study called {name[:200]!r}.") from None
+        except Exception as error:
+            LOG.error("study %r is not served: %s", name, error, exc_info=not isinstance(error, RarelyError))
+            self.broken[name] = (time.monotonic(), error)
+            raise
+        else:
+            with self._lock:
+                self.broken.pop(name, None)
+                if not self._closed:
+                    self._opened[name] = opened
+                    return opened
+            opened.close()
+            raise Refusal(503, "the service is stopping.", "Stopping")
+        finally:
+            self.opening.discard(name)
 
     def all(self) -> list[OpenedStudy]:
         return list(self._opened.values())

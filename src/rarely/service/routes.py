@@ -28,7 +28,7 @@ from rarely.service.dashboard import REFRESH, render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.writer import Call, ServiceLimits
-from rarely.study import Answer, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
+from rarely.study import Answer, BrokenStudy, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
 from rarely.study.analysis import html_of
 
 PUBLIC = ""
@@ -197,6 +197,8 @@ class Api:
         """Return counters, gauges and histograms of the key's studies and of the process, as Prometheus reads them."""
         problems, free = await self._problems(STALL), free_bytes(self._storage)
         lines = [line for each in self._visible(key) for line in each.metrics()]
+        broken = [name for name in self.studies.broken if key is None or key.covers(name)]
+        lines += [sample("rarely_healthy", 0, study=name) for name in broken]
         lines += [*self.meters.lines(), *process_lines(), sample("rarely_ready", int(not problems))]
         lines.append(sample("rarely_keys_valid", int(self._keys is None or not self._keys.failure)))
         lines += [] if free is None else [sample("rarely_storage_free_bytes", free)]
@@ -230,7 +232,9 @@ class Api:
         stalled = not probe.done() and loop.time() - begun >= STALL
         free = free_bytes(self._storage)
         problems = {
-            "a study cannot decide": (probe.done() and not probe.result())
+            "studies are being opened": self.studies.starting,
+            "a study cannot decide": bool(self.studies.broken and not studies)
+            or (probe.done() and not probe.result())
             or any(each.failure or not each.writer.alive for each in studies),
             f"the database has not answered for {STALL:g} seconds": stalled
             or any(each.writer.oldest > STALL for each in studies),
@@ -244,7 +248,9 @@ class Api:
         studies, read = self.studies.all(), 0
         for each in studies:
             with suppress(Exception):
-                read += each.status() is not None
+                with suppress(BrokenStudy):  # the others can be served
+                    each.status()
+                read += 1
         return read == len(studies)
 
     # --- pages for people

@@ -127,9 +127,9 @@ class Options(TypedDict, total=False):
 def configured(
     storage: str, *, host: str = "127.0.0.1", port: int = 8000, **options: Unpack[Options]
 ) -> AnnouncingServer:
-    """Return a server that is ready to run, with all studies open.
+    """Return a server that is ready to run, while it opens its studies.
 
-    Raises `InvalidInput` if other machines could reach it without a key, and `BrokenStudy` if a study is damaged.
+    Raises `InvalidInput` if other machines could reach it without a key, and `BrokenStudy` if all studies are damaged.
     """
     keys, limits = options.get("keys"), options.get("limits") or ServiceLimits()
     if keys is None and not is_loopback(host):
@@ -210,8 +210,8 @@ def serve(
     True
     """
     check_choice("log_format", log_format, LogFormat)
-    server = configured(storage, host=host, port=port, **options)
     configure_logs(log_format, requests=log_requests)
+    server = configured(storage, host=host, port=port, **options)
     server.announce, server.ends = announce, True
     with suppress(ImportError, ValueError, OSError):
         import resource

@@ -75,6 +75,12 @@ MAX_SKEW = 300.0
 """Seconds by which the clock may be ahead of the database's."""
 CHECKPOINT_WORK = 0.5
 """Seconds of processor time in transactions after which a checkpoint is made: about what it takes to repeat them."""
+REPEAT_WORK = 5.0
+"""Seconds of processor time after which a study that is being opened says how far it is, and writes a checkpoint."""
+STANDBY_PAUSE = 9.0
+"""While others decide, the version kept ready for a rollback rests this many times as long as it works."""
+BUSY = 1.0
+"""Seconds since the last transaction in which others count as deciding."""
 CHECKPOINT_SHARE = 10
 """A checkpoint is made after no less than this many times its own cost."""
 GROUP = 256
@@ -239,6 +245,7 @@ class Session:
         """What the policy knew before a commit that was not confirmed."""
         self._work, self._patience = 0.0, CHECKPOINT_WORK
         self._checkpoint: threading.Thread | None = None
+        self._decided = -math.inf  # when the last transaction ended
         self.saved = 0
         """The last event of the latest checkpoint; what came later is repeated when the study is opened again."""
         self._standby: LivePolicy | None = None
@@ -375,6 +382,7 @@ class Session:
                     self._live.return_to(before[1])
                 raise
             self._work += time.thread_time() - began
+            self._decided = time.monotonic()
             if self._work > self._patience:
                 self._begin_checkpoint()
 
@@ -540,8 +548,7 @@ class Session:
         self._overtaken = False
         live = live or self.at_cut(position.base, position.cut, specials)
         began = time.thread_time()
-        events = self.checked(self.events(live.position.seq, last), live.position)
-        live.follow(events, segments(live.base, specials))
+        self._repeat(live, last, segments(live.base, specials))
         if live.policy.round != live.position.rounds:
             raise BrokenStudy(
                 f"study {self.name!r} has {live.position.rounds} decisions on record, but its policy has made "
@@ -549,6 +556,18 @@ class Session:
             )
         self._work += time.thread_time() - began
         return live
+
+    def _repeat(self, live: LivePolicy, last: int, segment: Segment) -> None:
+        """Let a policy follow the record up to an event, with checkpoints on the way for a process that is killed."""
+        first, saved = live.position.seq, time.thread_time()
+        for events in whole_groups(self.checked(self.events(first, last), live.position), segment):
+            live.follow(events, segment)
+            if time.thread_time() > saved + REPEAT_WORK:
+                LOG.info("study %r repeats its record: event %d of %d", self.name, live.position.seq, last)
+                with suppress(StudyError):  # without it, what follows takes longer if this process is killed
+                    self.save_checkpoint(live, live.mark)
+                saved = time.thread_time()
+        live.follow(self.checked(self.events(live.position.seq, last), live.position), segment)
 
     def at_cut(self, base: int, cut: int, specials: list[Event]) -> LivePolicy:
         """Return the policy of a snapshot, at its cut."""
@@ -725,8 +744,17 @@ class Session:
             with self.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
                 tables.drop_checkpoints(used[-1], base, which="NOT IN")
             standby = self.read_checkpoint(base) or self.at_cut(base, cut, specials)
-        # The version in use comes first: the next checkpoint of it must not wait.
-        self.approach(standby, lambda: self._stopping or self._work > self._patience)
+        began = time.thread_time()
+
+        def pause() -> bool:
+            """Rest while others decide; the version in use comes first: the next checkpoint of it must not wait."""
+            nonlocal began
+            if time.monotonic() < self._decided + BUSY:
+                time.sleep(min(STANDBY_PAUSE * (time.thread_time() - began), BUSY))
+            began = time.thread_time()
+            return self._stopping or self._work > self._patience
+
+        self.approach(standby, pause)
         self.save_checkpoint(standby, standby.mark)
         self._standby = standby
 
