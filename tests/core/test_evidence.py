@@ -12,7 +12,7 @@ import rarely
 from rarely import BatchNeuralUCB, NeuralTS, OnDemand, Paced, SnapshotError
 from rarely._core.model import kernels
 from rarely._core.model.kernels import LEARNED, LINEAR, NAMES, NETWORK, PRODUCTS, Memory, Units, Views
-from rarely._core.policies import evidence
+from rarely._core.policies import evidence, gaussian_process
 from rarely._core.policies.evidence import EvidenceLearner
 from rarely._core.saving import archive
 
@@ -64,7 +64,7 @@ def test_misfits_are_minus_the_log_density_of_a_normal_with_its_best_variance(co
     rng = np.random.default_rng(seed)
     root, target, trust = rng.normal(size=(count, count)), rng.normal(size=count), 0.5 + rng.random(count)
     gram, ridges = root @ root.T, np.array([0.1, 1.0, 7.0])
-    lost, variances = evidence.misfits(gram, trust, target, ridges)
+    lost, variances = gaussian_process.misfits(gram, trust, target, ridges)
     for ridge, misfit, variance in zip(ridges, lost, variances, strict=True):
         matrix = gram + np.diag(ridge / trust)
         best = (target @ np.linalg.solve(matrix, target) + 1) / (count + 1)

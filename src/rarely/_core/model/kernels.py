@@ -187,16 +187,21 @@ def products(left: Factors, right: Factors) -> Array:
     return out
 
 
+def weighted_sum(points: Factors, coefficients: Array, factors: Factors) -> Array:
+    """Return Σ coefficients·kernel(points, ·) at some features, (n,)."""
+    return np.asarray(coefficients @ products(points, factors))
+
+
 def widths(dim: int, weights: Array) -> tuple[tuple[int, int], ...]:
     """Return the layers of features with these weights, of contexts of `dim` numbers."""
     learned = dim + 1 if weights[LEARNED] > 0 else 0
     return ((1, dim if weights[LINEAR] > 0 else 0), (3, dim + 1), (1, learned), (1, 2))
 
 
-def metric_root(gradients: Array, blend: float) -> Array | None:
-    """Return R of gradients, of trace d like the identity, which has the part `blend`; None where all are 0."""
-    matrix, dim = gradients.T @ gradients, gradients.shape[1]
-    trace = float(np.trace(matrix))
+def metric_root(matrix: Array, blend: float) -> Array | None:
+    """Return R of a sum of outer products of gradients, (d, d), of trace d like the identity, which has the part
+    `blend`; None where all are 0."""
+    trace, dim = float(np.trace(matrix)), len(matrix)
     if not 0 < trace < math.inf:
         return None
     values, vectors = np.linalg.eigh((1 - blend) * (dim / trace) * matrix + blend * np.eye(dim))

@@ -29,7 +29,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -45,6 +45,7 @@ from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model import kernels
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import CONSTANT, LEARNED, NAMES, NETWORK, Memory, Units, Views
+from rarely._core.policies.gaussian_process import ARITHMETIC
 from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, split_mix, training_rows
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import TrainingReport
@@ -204,11 +205,12 @@ class EvidenceLearner(ScaledLearner):
         factors = self.kernel_features(contexts, times)
         if not len(self.coefficients):
             return np.full(len(contexts), self.rewards.center), factors
+        if not self.inducing:
+            mean = ARITHMETIC.get().mean(self._points, self.coefficients, factors)
+            return self.rewards.center + self.rewards.spread * mean, factors
         cross = kernels.products(self._points, factors)
-        means = self.rewards.center + self.rewards.spread * (self.coefficients @ cross)
-        if self.inducing:
-            factors = Factors(((self._whitening @ cross).T,), (np.ones((len(contexts), 1)),))
-        return means, factors
+        factors = Factors(((self._whitening @ cross).T,), (np.ones((len(contexts), 1)),))
+        return self.rewards.center + self.rewards.spread * (self.coefficients @ cross), factors
 
     def features(self, contexts: Array) -> Factors:
         return self.assess(contexts)[1] if self.inducing else self.kernel_features(contexts, self.now)
@@ -415,18 +417,15 @@ class _Fit:
     def _chosen(self, before: EvidenceLearner) -> tuple[Choice, str]:
         """Return what evidence chooses, and how likely it was."""
         wanted = [kernel for kernel in range(len(NAMES)) if kernel != LEARNED or self.views.z is not None]
-        grams = self.views.grams(wanted) / self.divisors[wanted, None, None]
         times, target = self.times[self.judged], self.data.scaled[self.judged]
-        trust = self._trust(before)
-        past = before.choice.memory(times, times) if before.choice.memory else np.ones(1)
+        grams, trust = ARITHMETIC.get().grams(self.views, wanted, self.divisors, times), self._trust(before)
         charge = STARTING_CHARGE + CHARGE * 0.5 * self.mapped.shape[1] * math.log(len(target))
         tried: dict[tuple[int, ...], Array] = {}
 
         def misfit(point: tuple[int, ...]) -> float:
             if point not in tried:
-                weights = np.array([point[kernel] for kernel in wanted]) / LEVELS
-                gram = np.tensordot(weights, grams, 1) * past
-                tried[point] = misfits(gram, trust, target, RIDGES)[0] + charge * (point[LEARNED] > 0)
+                lost = grams.misfits(np.array(point) / LEVELS, before.choice.memory, trust, target, RIDGES)[0]
+                tried[point] = lost + charge * (point[LEARNED] > 0)
             return float(tried[point].min())
 
         starts = [tuple(LEVELS * (i == kernel) for i in range(len(NAMES))) for kernel in wanted]
@@ -443,9 +442,9 @@ class _Fit:
         share /= share.sum()
         weights, ridge = share.sum(axis=1) @ points, float(np.exp(share.sum(axis=0) @ np.log(RIDGES)))
         weights = with_exploration(weights)
-        gram = np.tensordot(weights[wanted], grams, 1)
-        memory, ridge = self._remembered(before, gram, trust, target, ridge)
-        variance = float(misfits(gram * memory(times, times), trust, target, np.array([ridge]))[1][0])
+        judge = partial(grams.misfits, weights, trust=trust, target=target)
+        memory, ridge = self._remembered(before, judge, ridge)
+        variance = float(judge(memory, ridges=np.array([ridge]))[1][0])
         said = f"log likelihood {-table.min():.1f} on {len(target)} rewards; {memory}"
         return Choice(weights, ridge, variance, memory, best), said
 
@@ -459,10 +458,9 @@ class _Fit:
         return np.asarray(trust * huber(np.abs(rewards - predicted)))
 
     def _remembered(
-        self, before: EvidenceLearner, gram: Array, trust: Array, target: Array, ridge: float
+        self, before: EvidenceLearner, judge: Callable[..., tuple[Array, Array]], ridge: float
     ) -> tuple[Memory, float]:
-        """Return the memory that the rewards ask for, and λ with it."""
-        times = self.times[self.judged]
+        """Return the memory that the rewards ask for, and λ with it; `judge` has the misfits of memories."""
         asked = self.fresh.forgets and self.count >= FEWEST_FOR_MEMORY
         if not asked or not (before.choice.memory or self._alarmed(before)):
             return Memory(), ridge
@@ -471,7 +469,7 @@ class _Fit:
         memories = [Memory(), *map(Memory, DECAYS), *(Memory(change=row) for row in changes)]
         ridges, found = np.append(ridge, ridge * EARLIER), []
         for memory in memories:
-            lost = misfits(gram * memory(times, times), trust, target, ridges)[0] + FORGETTING * bool(memory)
+            lost = judge(memory, ridges=ridges)[0] + FORGETTING * bool(memory)
             at = int(np.argmin(lost)) if memory else 0
             found.append((float(lost[at]), memory, float(ridges[at])))
         _, memory, ridge = min(found, key=lambda each: each[0])
@@ -498,12 +496,8 @@ class _Fit:
             if metric is None:  # the network's kernel stands for the learned one
                 scaled = scaled[[0, 1, 2, 3, 4]] + np.eye(len(NAMES))[1] * scaled[LEARNED]
                 scaled[LEARNED] = 0.0
-            factors = views.features(scaled, times, choice.memory)
-            matrix = kernels.products(factors, factors)
-            matrix.flat[:: len(matrix) + 1] += choice.ridge + JITTER
-            inverse = lower_inverse(cholesky(matrix)[0])
-            coefficients = inverse.T @ (inverse @ target)
-            root = kernels.metric_root(views.gradients(views, coefficients, scaled, units, metric), BLEND)
+            among = views, units, metric, scaled, choice.memory, times
+            root = kernels.metric_root(ARITHMETIC.get().slopes(*among, target, choice.ridge + JITTER), BLEND)
             if root is None or not np.isfinite(root).all():
                 break
             metric = root
@@ -512,16 +506,11 @@ class _Fit:
     def _solved(self, learner: EvidenceLearner, trust: Array) -> EvidenceLearner:
         """Return the version with the exact mean."""
         learner = replace(learner, contexts=self.contexts, times=self.times)
-        points, target = learner._points, self.data.scaled
-        gram = kernels.products(points, points) * learner.explored_ridge
+        system = ARITHMETIC.get().system(learner._points, learner.explored_ridge)
         ridge = learner.choice.ridge + JITTER
         rounds = 3 if self.data.heavy else 1
         for attempt in range(rounds):
-            matrix = gram.copy()
-            matrix.flat[:: len(matrix) + 1] += ridge / trust
-            inverse = lower_inverse(cholesky(matrix)[0])
-            coefficients = inverse.T @ (inverse @ target)
-            residuals = coefficients / np.einsum("ij,ij->j", inverse, inverse)
+            coefficients, residuals = system.solved(self.data.scaled, ridge / trust)
             if attempt + 1 < rounds:
                 trust = self.data.trust * huber(np.abs(residuals))
         recent = self.times >= learner.choice.memory.change
@@ -596,7 +585,7 @@ class EvidenceFactory(DualFactory):
     def _new(self, form: str, widths: Widths) -> Covariance:
         if len(widths) == 1:
             return Primal(widths, self.ridge, self._limit(widths))
-        return KernelDual(widths, self.ridge, self._limit(widths), self.inner)
+        return ARITHMETIC.get().dual(KernelDual)(widths, self.ridge, self._limit(widths), self.inner)
 
 
 def described(choice: Choice) -> str:
@@ -621,16 +610,6 @@ def with_exploration(weights: Array) -> Array:
     if not weights.any():
         weights[CONSTANT], weights[NETWORK] = 1 - EXPLORED, EXPLORED
     return np.asarray(weights / weights.sum())
-
-
-def misfits(gram: Array, trust: Array, target: Array, ridges: Array) -> tuple[Array, Array]:
-    """Return minus the log likelihood of rewards under each ridge, s² put in, and s²; one decomposition serves all."""
-    root = np.sqrt(trust)
-    values, vectors = np.linalg.eigh(gram * root * root[:, None])
-    image, left = np.square(vectors.T @ (root * target)), np.maximum(values, 0.0) + ridges[:, None]
-    variance = ((image / left).sum(axis=1) + 1) / (len(target) + 1)
-    lost = 0.5 * len(target) * np.log(variance) + 0.5 * np.log(left).sum(axis=1) - np.log(root).sum()
-    return np.asarray(lost), np.asarray(variance)
 
 
 def huber(sizes: Array) -> Array:

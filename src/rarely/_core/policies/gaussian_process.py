@@ -1,0 +1,99 @@
+"""What takes time when evidence learns: likelihoods under sums of kernels, means, and the slopes of a mean.
+
+    G    (c, n, n)  kernels among n rewards, each over its unit     w   (kernels,)  their weights
+    F    (n, n)     the factor of time (`Memory`)                   λ   ridge
+
+    likelihood    of (Σ_c w_c G_c)∘F + λ/trust          α = (K + noise)⁻¹ r          mean   Σ_i α_i k(x, x_i)
+
+`ARITHMETIC` is what computes it. An engine that plays many runs at once puts its own there for each of them, and so
+needs no second copy of what decides: `rarely._core.policies.evidence` asks for nothing large but through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from functools import cached_property
+
+import numpy as np
+
+from rarely._core.covariance import Covariance
+from rarely._core.covariance.cholesky import cholesky, lower_inverse
+from rarely._core.model import kernels
+from rarely._core.model.features import Factors
+from rarely._core.model.kernels import Memory, Units, Views
+from rarely._core.types import Array
+
+
+class Grams:
+    """The kernels among the rewards that judge."""
+
+    def __init__(self, views: Views, wanted: Sequence[int], divisors: Array, times: Array) -> None:
+        self.wanted, self.times = list(wanted), times
+        self.matrices = views.grams(self.wanted) / divisors[self.wanted, None, None]
+
+    def misfits(
+        self, weights: Array, memory: Memory, trust: Array, target: Array, ridges: Array
+    ) -> tuple[Array, Array]:
+        """Return minus the log likelihood of rewards under each ridge, s² put in, and s², (ridges,) each."""
+        gram = np.tensordot(weights[self.wanted], self.matrices, 1)
+        if memory:
+            gram *= memory(self.times, self.times)
+        return misfits(gram, trust, target, ridges)
+
+
+class System:
+    """The equations for the coefficients of a mean at points, whose kernels are to be multiplied by `scale`."""
+
+    def __init__(self, points: Factors, scale: float) -> None:
+        self.points, self.scale = points, scale
+
+    @cached_property
+    def gram(self) -> Array:
+        return kernels.products(self.points, self.points) * self.scale
+
+    def solved(self, target: Array, noise: Array) -> tuple[Array, Array]:
+        """Return the coefficients, and the residuals of predictions of each reward by all others, (n,) each."""
+        matrix = self.gram.copy()
+        matrix.flat[:: len(matrix) + 1] += noise
+        inverse = lower_inverse(cholesky(matrix)[0])
+        coefficients = inverse.T @ (inverse @ target)
+        return coefficients, coefficients / np.einsum("ij,ij->j", inverse, inverse)
+
+
+class Arithmetic:
+    """NumPy's, of one run."""
+
+    grams = Grams
+    system = System
+    mean = staticmethod(kernels.weighted_sum)
+
+    def dual(self, form: Callable[..., Covariance]) -> Callable[..., Covariance]:
+        """Return what makes the t×t form of Z."""
+        return form
+
+    def slopes(
+        self, views: Views, units: Units, metric: Array | None, weights: Array, memory: Memory, times: Array,
+        target: Array, noise: float,
+    ) -> Array:  # fmt: skip
+        """Return the sum over points of the outer products of the mean's gradients there, (d, d)."""
+        factors = views.features(weights, times, memory)
+        matrix = kernels.products(factors, factors)
+        matrix.flat[:: len(matrix) + 1] += noise
+        inverse = lower_inverse(cholesky(matrix)[0])
+        coefficients = inverse.T @ (inverse @ target)
+        gradients = views.gradients(views, coefficients, weights, units, metric)
+        return np.asarray(gradients.T @ gradients)
+
+
+ARITHMETIC: ContextVar[Arithmetic] = ContextVar("arithmetic", default=Arithmetic())  # noqa: B039, it has no state
+
+
+def misfits(gram: Array, trust: Array, target: Array, ridges: Array) -> tuple[Array, Array]:
+    """Return what `Grams.misfits` does, of one matrix; one decomposition serves all ridges."""
+    root = np.sqrt(trust)
+    values, vectors = np.linalg.eigh(gram * root * root[:, None])
+    image, left = np.square(vectors.T @ (root * target)), np.maximum(values, 0.0) + ridges[:, None]
+    variance = ((image / left).sum(axis=1) + 1) / (len(target) + 1)
+    lost = 0.5 * len(target) * np.log(variance) + 0.5 * np.log(left).sum(axis=1) - np.log(root).sum()
+    return np.asarray(lost), np.asarray(variance)
