@@ -20,6 +20,7 @@ from rarely import (
     SnapshotError,
 )
 from rarely._core.saving import archive
+from rarely.frames.tables import FrameTables
 from rarely.study import Study
 
 RNG = np.random.default_rng(0)
@@ -165,7 +166,7 @@ def test_tables_that_do_not_make_a_policy_are_refused():
     with pytest.raises(InvalidInput, match="different names"):
         FramePolicy.fit(LinUCB, USERS, arms=["a", "a"])
     with pytest.raises(InvalidInput, match="dim=2"):
-        FramePolicy(LinUCB(dim=3), FrameEncoder.fit({"x": [1, 2]}), FrameEncoder.fit({"y": [1, 2]}))
+        FramePolicy(LinUCB(dim=3), FrameTables.fit({"x": [1, 2]}, {"y": [1, 2]}))
 
 
 def test_a_call_that_raises_has_changed_nothing():
@@ -191,7 +192,7 @@ def test_columns_are_left_out_and_a_decision_is_explained():
     assert policy.explain({"age": 25}, arm=decision) == policy.explain({"age": 25}, arm=int(decision.arm))
     assert [effect.column for effect in policy.explain({"age": 25}, arm=decision)] == ["users.age"]
     with pytest.raises(InvalidInput, match=r"made by FramePolicy\.fit"):
-        FramePolicy(LinUCB, users, None)
+        FramePolicy(LinUCB, policy.tables)
 
 
 PAST = [

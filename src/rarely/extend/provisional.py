@@ -33,6 +33,7 @@ from rarely._core.saving.files import cache_folder, lock, path_of, replacing
 from rarely._core.saving.files import write as write_file
 from rarely._core.training.gradient_descent import ATTEMPTS, SHRINK, STABLE, TrainingPlan, refusal
 from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS, MomentumState, Objective
+from rarely._core.types import forwarded
 
 __all__ = [
     "ALARM_KINDS", "ATTEMPTS", "CLIP", "CONVERGED", "FUNCTION", "GRID", "LOGGED", "MAX_ITERATIONS", "MODELS", "NTK",
@@ -41,7 +42,7 @@ __all__ = [
     "LiveCopy", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms", "OpenContexts",
     "PolicyState", "RewardSums", "RewardTask", "TrainingPlan", "UpdateFromSums", "VersionFunction", "Weights",
     "all_finite", "announce_rounding", "archive", "cache_folder", "cholesky", "content_at", "distribution", "errors",
-    "facts_table", "follow", "lock", "native", "new_values", "path_of", "plain", "put_back", "read_contexts",
-    "read_rounds", "refusal", "replacing", "restore", "ridge_solution", "rule_of", "set_life", "set_rule",
-    "split_mix", "state_of", "summing_to_one", "t_quantile", "write_file",
+    "facts_table", "follow", "forwarded", "lock", "native", "new_values", "path_of", "plain", "put_back",
+    "read_contexts", "read_rounds", "refusal", "replacing", "restore", "ridge_solution", "rule_of", "set_life",
+    "set_rule", "split_mix", "state_of", "summing_to_one", "t_quantile", "write_file",
 ]  # fmt: skip

@@ -1,11 +1,6 @@
-"""A policy that decides from tables: users, items, and the encoders between them and the policy's numbers.
+"""A policy that decides from tables: users and items, or users and arms with names.
 
-    users and items   a round is one user and K items; every number of the one is crossed with every number of the other
-                      (`ArmBlocks` of content arms), so the policy learns which users like which items
-    users and arms    a round is one user and K arms with names, each with weights of its own
-    items             a round is K items, and nothing is known about the user
-
-The policy inside gets arrays and knows nothing of tables. Both are saved in one file.
+The policy inside gets arrays and knows nothing of tables; `FrameTables` is between them. Both are saved in one file.
 """
 
 from __future__ import annotations
@@ -13,16 +8,14 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
-from rarely.extend import ArmBlocks, Array, Decision, Policy, Scores
-from rarely.extend.checks import InvalidContexts, InvalidInput, check_whole, shown
-from rarely.extend.provisional import WRAPPERS, Layout, archive, content_at, state_of
-from rarely.frames.columns import read_table
-from rarely.frames.encoder import FrameEncoder
+from rarely.extend import Array, Decision, Policy, Scores
+from rarely.extend.checks import InvalidInput, check_whole, shown
+from rarely.extend.provisional import WRAPPERS, Layout, archive, content_at, forwarded, state_of
+from rarely.frames.tables import FrameTables
 
 
 class ColumnEffect(NamedTuple):
@@ -63,25 +56,20 @@ class FramePolicy:
     (4,)
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        users: FrameEncoder | None = None,
-        items: FrameEncoder | None = None,
-        arms: Sequence[str] = (),
-        layout: Layout | None = None,
-    ) -> None:
-        encoded = isinstance(users, FrameEncoder | None) and isinstance(items, FrameEncoder | None)
-        if not isinstance(policy, Policy) or not encoded or users is items:
+    def __init__(self, policy: Policy, tables: FrameTables | None = None) -> None:
+        if not isinstance(policy, Policy) or not isinstance(tables, FrameTables):
             raise InvalidInput(
                 "a FramePolicy is made by FramePolicy.fit(kind, users, items, **settings), which sees samples of the "
                 "tables first, as in FramePolicy.fit(BatchNeuralUCB, users, items, schedule=OnDemand()); "
                 f"got {shown(policy)}."
             )
-        self.policy, self.users, self.items, self.arms, self.layout = policy, users, items, tuple(arms), layout
-        self._blocks = _blocks(users, items, arms, layout)
-        if policy.dim != (wanted := _settings(self._blocks, items)["dim"]):
+        self.policy, self.tables = policy, tables
+        if policy.dim != (wanted := tables.settings["dim"]):
             raise InvalidInput(f"policy must have dim={wanted}, the numbers of these tables; got {policy.dim}.")
+
+    users = forwarded("tables.users")
+    items = forwarded("tables.items")
+    arms = forwarded("tables.arms")
 
     @classmethod
     def fit(
@@ -129,16 +117,16 @@ class FramePolicy:
         """
         if chosen is not None and (rewards is None or not arms):
             raise InvalidInput("chosen must come with arms and rewards, because it says which arm was rewarded.")
-        make, by_user, by_item = cast(Any, kind), _encoder(users, ignore), _encoder(items, ignore)
-        settings = _settings(_blocks(by_user, by_item, arms, layout), by_item) | settings
-        policy = cls(make(**settings), by_user, by_item, arms, layout)
+        make, tables = cast(Any, kind), FrameTables.fit(users, items, arms=arms, ignore=ignore, layout=layout)
+        settings = tables.settings | settings
+        policy = cls(make(**settings), tables)
         if rewards is not None:
             policy.policy = kind.from_log(policy._past(users, items, chosen), rewards, **settings)
         return policy
 
     def _past(self, users: Any, items: Any, chosen: Any) -> Array:
         """Return the contexts of past rounds with their chosen arms, (n, d)."""
-        tables = [self._rows(users), self._features(items)]
+        tables = [self.tables.rows(users), self.tables.features(items)]
         parts = [np.atleast_2d(numbers) for numbers in tables if numbers is not None]
         if len(parts[0]) != len(parts[-1]):
             raise InvalidInput(
@@ -152,39 +140,13 @@ class FramePolicy:
             places = []
         if len(places) != len(parts[0]):
             raise InvalidInput(f"chosen must be one of {self.arms} for each past round; got {shown(chosen)}.")
-        return np.asarray(self._placed(parts[0], None)[np.arange(len(places)), places])
+        return np.asarray(self.tables.placed(parts[0], None)[np.arange(len(places)), places])
 
     # --- deciding
 
     def contexts(self, users: Any = None, items: Any = None) -> Any:
-        """Return what the policy inside decides on: (K, d), (n, K, d), or a list of (K_i, d) if rounds have own items.
-
-        Parameters
-        ----------
-        users
-            One user, as a dict or a row, for one round; a table for as many rounds as it has rows.
-        items
-            A table: the arms of each round; or a list of tables, one for each round. What `policy.items(table)`
-            returned may be given instead of the table, and is not encoded again.
-        """
-        for name, table in (("users", users), ("items", items)):
-            if (table is None) != (getattr(self, name) is None):
-                raise InvalidContexts(f"{name} must {'not ' if table is not None else ''}be given to this policy.")
-        rows = self._rows(users)
-        if not isinstance(items, list | tuple) or all(isinstance(item, dict) for item in items):
-            return self._placed(rows, self._features(items))
-        if rows is not None and rows.shape[:-1] != (len(items),):
-            raise InvalidContexts(f"{len(items)} tables of items need as many users; got {rows.shape[:-1] or 'one'}.")
-        return [self._placed(None if rows is None else rows[i], self._features(each)) for i, each in enumerate(items)]
-
-    def _rows(self, users: Any) -> Any:
-        return None if self.users is None else self.users(users, "users")
-
-    def _features(self, items: Any) -> Any:
-        return items if self.items is None or isinstance(items, np.ndarray) else self.items(items, "items")
-
-    def _placed(self, rows: Any, features: Any) -> Array:
-        return np.atleast_2d(features) if self._blocks is None else self._blocks(rows, features)
+        """Return what the policy inside decides on; see `FrameTables.contexts`."""
+        return self.tables.contexts(users, items)
 
     def select(self, users: Any = None, items: Any = None, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the same version; `decision.arm` is the place of the chosen item or arm.
@@ -208,18 +170,19 @@ class FramePolicy:
         """
         chosen: Any = arm.arm if isinstance(arm, Decision) else arm
         check_whole("arm", chosen, 0)
-        rows, features = self._rows(users), self._features(items)
-        names, variants = [""], [self._placed(rows, features)]
+        tables = self.tables
+        rows, features = tables.rows(users), tables.features(items)
+        names, variants = [""], [tables.placed(rows, features)]
         if variants[0].ndim != 2 or chosen >= len(variants[0]):
             raise InvalidInput(f"explain takes one round and one of its arms; got arm {chosen} of {variants[0].shape}.")
-        for table, encoder, numbers in (("users", self.users, rows), ("items", self.items, features)):
+        for table, encoder, numbers in (("users", tables.users, rows), ("items", tables.items, features)):
             if encoder is None:
                 continue
             for column, place in encoder.slices.items():
                 other = numbers.copy()
                 other[..., place] = encoder.scale.center[place]
                 names.append(f"{table}.{column}")
-                variants.append(self._placed(*((other, features) if table == "users" else (rows, other))))
+                variants.append(tables.placed(*((other, features) if table == "users" else (rows, other))))
         rounds = np.stack([contexts[chosen : chosen + 1] for contexts in variants])
         scores = self.policy.score(rounds.view(type(variants[0])))
         mean, bonus = (values[0, 0] - values[1:, 0] for values in scores)
@@ -242,12 +205,11 @@ class FramePolicy:
     def with_covariance(self, *args: Any, **settings: Any) -> FramePolicy:
         """Return a copy whose Z has another form; see `Policy.with_covariance`."""
         policy = self.policy.with_covariance(*args, **settings)
-        return FramePolicy(policy, self.users, self.items, self.arms, self.layout)
+        return FramePolicy(policy, self.tables)
 
     def describe(self) -> dict[str, Any]:
         """Return the tables as JSON: each column with its kind, and what stands for its gaps."""
-        users, items = (None if table is None else table.describe() for table in (self.users, self.items))
-        return {"users": users, "items": items, "arms": list(self.arms), "layout": self.layout}
+        return self.tables.describe()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write policy and encoders to one file; `rarely.load` brings both back."""
@@ -256,38 +218,7 @@ class FramePolicy:
 
 
 def _restored(policy: Policy, saved: dict[str, Any]) -> FramePolicy:
-    users, items = (saved[n] and FrameEncoder.from_description(saved[n]) for n in ("users", "items"))
-    return FramePolicy(policy, users, items, saved["arms"], saved["layout"])
+    return FramePolicy(policy, FrameTables.from_description(saved))
 
 
 WRAPPERS["FramePolicy"] = _restored
-
-
-def _encoder(table: Any, ignore: Sequence[str]) -> FrameEncoder | None:
-    """Return the encoder given, or that of a sample without those of the columns to ignore that it has."""
-    if table is None or isinstance(table, FrameEncoder):
-        return table
-    columns = read_table(table, "the sample").columns if ignore else ()
-    return FrameEncoder.fit(table, ignore=[name for name in ignore if name in columns])
-
-
-def _blocks(
-    users: FrameEncoder | None, items: FrameEncoder | None, arms: Sequence[str], layout: Layout | None
-) -> ArmBlocks | None:
-    """Return what makes contexts of rows; None where items alone are the contexts."""
-    if isinstance(arms, str) or len({*arms}) < len(arms):
-        raise InvalidInput(f"arms must be a list of different names; got {shown(arms)}.")
-    if (items is None) != bool(arms) or (users is None and items is None):
-        raise InvalidInput("a policy must choose among rows of items, or for users among arms with names: not both.")
-    if users is None:
-        return None
-    rows, features = replace(users.scale, constant=True), None if items is None else items.scale
-    return ArmBlocks(len(arms) or None, rows, layout or ("disjoint" if arms else "bilinear"), features)
-
-
-def _settings(blocks: ArmBlocks | None, items: FrameEncoder | None) -> dict[str, Any]:
-    """Return the arguments of a policy that its tables determine."""
-    if blocks is not None:
-        return blocks.settings
-    assert items is not None
-    return {"dim": len(items.names), "context_scale": replace(items.scale, constant=True)}
