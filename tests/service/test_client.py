@@ -1,10 +1,13 @@
 """The client: the verbs of a study over HTTP, repeated until they are answered, and rewards that wait in a file."""
 
 import asyncio
+import contextlib
 import inspect
+import json
 import socket
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -338,6 +341,88 @@ def test_ask_has_a_deadline(tmp_path):
             with pytest.raises(ServiceUnavailable):
                 client.ask(contexts_of(1))
             assert 0.1 < time.monotonic() - begun < 30
+
+
+@pytest.fixture
+def dripping():
+    """A server that sends a byte of its head at a time, for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ended = threading.Event()
+
+        def drip(connection):
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                while not ended.wait(0.02):
+                    connection.sendall(b"x")
+
+        def listen():
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=drip, args=(listening.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        ended.set()
+
+
+def test_a_deadline_holds_for_every_call_also_against_a_server_that_drips(dripping, tmp_path):
+    """A timeout of a socket begins again with every byte: no call would ever end."""
+    with Client(dripping, "trial", deadline=0.3, spool=tmp_path / "s") as client:
+        calls = [lambda: client.ask(contexts_of(1)), lambda: client.ask_many([(contexts_of(1),)]), client.status]
+        begun = time.monotonic()
+        for call in calls:
+            with pytest.raises(ServiceUnavailable):
+                call()
+        assert client.tell("visit-1", 1.0).status == "spooled"
+        assert time.monotonic() - begun < PATIENCE
+
+
+def test_a_deadline_includes_the_wait_for_a_thread(dripping, tmp_path):
+    async def visits():
+        options = {"deadline": 2.0, "spool": tmp_path / "s", "fallback": "b", "threads": 1}
+        async with AsyncClient(dripping, "trial", **options) as client:
+            return await asyncio.gather(*(client.ask(contexts_of(n)) for n in range(20)))
+
+    begun = time.monotonic()
+    with pytest.warns(FallbackWarning):
+        answers = asyncio.run(visits())
+    assert {answer.stage for answer in answers} == {"fallback"}
+    assert time.monotonic() - begun < 20  # one after another they take 40 s
+
+
+def test_decisions_of_the_fallback_that_get_no_reward_leave_the_spool(tmp_path):
+    options = {"retries": 0, "fallback": 1, "spool": tmp_path / "s"}
+    with Client("http://127.0.0.1:9", "trial", keep=1e-6, **options) as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(5):
+            client.ask(contexts_of(number), id=f"visit-{number}")
+        assert client.tell("visit-3", 1.0).status == "spooled"  # its reward waits, and so does it
+        with pytest.raises(ServiceUnavailable):
+            client.flush()
+        kept = [json.loads(line)["id"] for line in (tmp_path / "s").read_text().splitlines()]
+        assert kept == ["visit-3", "visit-3"]
+    with Client("http://127.0.0.1:9", "trial", **options) as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        client.ask(contexts_of(7), id="visit-7")
+        assert Client("http://127.0.0.1:9", "trial", **options)._spool.asked.keys() == {"visit-3", "visit-7"}
+
+
+def test_concurrent_calls_are_gathered_into_one_request(unreliable):
+    async def visits():
+        async with AsyncClient(unreliable.url, "trial", threads=20, gather=0.5) as client:
+            wrong = asyncio.create_task(client.ask([[1.0]], id="wrong"))
+            answers = await asyncio.gather(*(client.ask(contexts_of(n), id=f"visit-{n}") for n in range(15)))
+            with pytest.raises(InvalidContexts):
+                await wrong
+            return answers
+
+    answers = asyncio.run(visits())
+    assert [answer.id for answer in answers] == [f"visit-{n}" for n in range(15)]
+    assert unreliable.seen < 15
+    with Client(unreliable.url, "trial", gather=0.001) as client:
+        assert client.ask(contexts_of(3), id="visit-3") == answers[3]
+        with pytest.raises(StudyConflict):
+            client.ask(contexts_of(4), id="visit-3")
 
 
 def test_the_asynchronous_client_does_the_same_while_the_loop_goes_on(served, tmp_path):

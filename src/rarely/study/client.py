@@ -13,14 +13,16 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import math
 import os
 import random
 import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial, wraps
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -29,6 +31,7 @@ from rarely.extend.checks import check_positive, check_whole, is_whole, named_ar
 from rarely.extend.provisional import errors as core_errors
 from rarely.extend.provisional import path_of, replacing
 from rarely.study import errors as study_errors
+from rarely.study.deadlines import Connection, SecureConnection, left
 from rarely.study.decision import Answer, Request, Requests
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
@@ -42,6 +45,8 @@ CALLERS_FAULTS = (400, 409, 413, 415, 422)
 AWAY = (ServiceUnavailable, NotDelivered, UnknownStudy)
 MAX_PAUSE = 30.0
 """Seconds between two attempts, at most."""
+ASKS_PER_REQUEST = 500
+"""Calls of `ask` that are sent in one request."""
 REWARDS_PER_REQUEST = 500
 """Rewards of the spool that are sent in one request."""
 
@@ -49,8 +54,8 @@ REWARDS_PER_REQUEST = 500
 class Spool:
     """A file of undelivered rewards, and of decisions of the fallback, one line of JSON each, for one process."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str], keep: float = math.inf) -> None:
+        self.path, self._keep = os.fspath(path), keep
         self._lock, self.delivering = threading.Lock(), threading.Lock()
         self.asked = {body["id"]: body for body in map(_read_line, self.lines()) if "contexts" in body}
         """Decisions of the fallback that wait for a reward, by id."""
@@ -70,6 +75,14 @@ class Spool:
             return []
         return [line for line in lines if "contexts" not in _read_line(line)] if rewards else lines
 
+    def forget(self) -> None:
+        """Remove decisions of the fallback whose reward did not come in time."""
+        now = time.time()
+        with self._lock:
+            rewarded = {_read_line(line).get("id") for line in self.lines(rewards=True)}
+            late = [body for body in self.asked.values() if body.get("asked", now) < now - self._keep]
+        self.drop({_line(body) for body in late if body["id"] not in rewarded})
+
     def drop(self, done: set[bytes], refused: Sequence[dict[str, Any]] = ()) -> None:
         """Remove rewards and the decisions that they belong to; refused ones are moved to another file."""
         with self._lock:
@@ -77,7 +90,10 @@ class Spool:
                 _append(f"{self.path}.refused", refused)
             asked = [self.asked.pop(str(_read_line(line).get("id")), None) for line in done]
             done |= {_line(body) for body in asked if body is not None}
-            rest = [line for line in self.lines() if line not in done]
+            lines = self.lines()
+            rest = [line for line in lines if line not in done]
+            if len(rest) == len(lines):
+                return
             with replacing(self.path) as file:
                 file.writelines(rest)
 
@@ -101,10 +117,15 @@ class Client:
         A file for rewards that cannot be delivered, whatever the reason; `flush` delivers them. Only one process may
         use it.
     deadline
-        Seconds that `ask` may take in all, with its retries; by default as long as these take.
+        Seconds that a call may take in all, with its retries and, for an `AsyncClient`, the wait for a thread; by
+        default as long as these take. `flush` has as long for each of its requests.
     fallback
         The name or number of the arm that `ask` answers with if the service is away; needs a spool. Such an answer has
         the stage "fallback", version −1 and a `FallbackWarning`. By default `ask` raises.
+    keep
+        Seconds for which a decision of the fallback waits in the spool for its reward; a later one goes to quarantine.
+    gather
+        Seconds for which `ask` waits for calls of other threads, to send them in one request; 0 for a request each.
 
     Examples
     --------
@@ -127,6 +148,8 @@ class Client:
         spool: str | os.PathLike[str] | None = None,
         deadline: float | None = None,
         fallback: str | int | None = None,
+        keep: float = 7 * 24 * 3600.0,
+        gather: float = 0.0,
     ) -> None:
         parts = urlsplit(url if isinstance(url, str) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -137,7 +160,10 @@ class Client:
         check_positive("backoff", backoff, "the seconds before the first retry")
         check_whole("retries", retries, 0)
         if deadline is not None:
-            check_positive("deadline", deadline, "the seconds that ask may take")
+            check_positive("deadline", deadline, "the seconds that a call may take")
+        check_positive("keep", keep, "the seconds for which a decision of the fallback waits for its reward")
+        if gather:
+            check_positive("gather", gather, "the seconds for which ask waits for other calls")
         if fallback is not None and (spool is None or not (isinstance(fallback, str) or is_whole(fallback))):
             raise InvalidInput(f"fallback must be the name or number of an arm, with a spool; got {shown(fallback)}.")
         self._parts, self._timeout, self._retries, self._backoff = parts, timeout, retries, backoff
@@ -145,10 +171,15 @@ class Client:
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
-        self._spool = None if spool is None else Spool(path_of(spool))
+        self._spool = None if spool is None else Spool(path_of(spool), keep)
+        if self._spool is not None:
+            self._spool.forget()
         self._asked: dict[str, dict[str, Any]] = {} if self._spool is None else self._spool.asked
         self._deadline, self._fallback = deadline, fallback
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: list[Connection] = []
+        self._call = threading.local()  # `end` of the call that a thread makes, if it began before
+        self._gather, self._gate = gather, threading.Lock()
+        self._group: list[tuple[dict[str, Any], Future[Any]]] = []
 
     # --- methods of a study
 
@@ -157,15 +188,51 @@ class Client:
         body = _request_body(Request(contexts, id, available))
         if body["id"] not in self._asked:
             try:
-                return Answer(**self._send("POST", "decide", body, has="arm", deadline=self._deadline))
+                told = self._ask_together(body) if self._gather else None
+                return Answer(**(told or self._send("POST", "decide", body, has="arm")))
             except AWAY as error:
                 if self._fallback is None or self._spool is None:
                     raise
-                self._spool.add([body | {"arm": self._fallback}])
+                self._spool.add([body | {"arm": self._fallback, "asked": time.time()}])
                 warnings.warn(f"the arm {self._fallback!r} was given: {error}", FallbackWarning, stacklevel=2)
         arm, now = self._asked[body["id"]]["arm"], round(time.time() * 1e6)
         index = -1 if isinstance(arm, str) else arm
         return Answer(body["id"], arm, index, 1.0, version=-1, round=0, stage="fallback", seq=0, time=now)
+
+    def _ask_together(self, body: dict[str, Any]) -> Any:
+        """Return the answer to one of several calls that are sent in one request; None if it must be sent alone."""
+        end, future = self._end(), Future[Any]()
+        with self._gate:
+            self._group.append((body, future))
+            first = len(self._group) == 1
+        if first:
+            try:
+                time.sleep(self._gather)
+            finally:
+                with self._gate:
+                    group, self._group = self._group, []
+                for at in range(0, len(group), ASKS_PER_REQUEST):
+                    self._send_group(group[at : at + ASKS_PER_REQUEST])
+        try:
+            return future.result(max(end - time.monotonic(), 0.0) if end < math.inf else None)
+        except FutureTimeout:
+            raise ServiceUnavailable("the deadline passed before the service answered.") from None
+
+    def _send_group(self, group: list[tuple[dict[str, Any], Future[Any]]]) -> None:
+        answers: Sequence[Any] = [None] * len(group)
+        try:
+            if len(group) > 1:
+                answers = self._send("POST", "decide", {"requests": [body for body, _ in group]}, has="answers")[
+                    "answers"
+                ]
+        except BaseException as error:
+            if isinstance(error, AWAY) or not isinstance(error, RarelyError):
+                for _, future in group:
+                    future.set_exception(error if isinstance(error, AWAY) else ServiceUnavailable(repr(error)))
+                return
+        for place, (_, future) in enumerate(group):  # what is refused, perhaps for the sake of another, is sent alone
+            answer = answers[place] if place < len(answers) else None
+            future.set_result(answer if answer and "arm" in answer else None)
 
     def ask_many(self, requests: Requests) -> list[Answer | RarelyError]:
         """Decide many requests in one commit; an error takes the place of the answer of a refused one."""
@@ -209,6 +276,7 @@ class Client:
         if self._spool is None:
             return done
         with self._spool.delivering:
+            self._spool.forget()
             while waiting := self._spool.lines(rewards=True)[:REWARDS_PER_REQUEST]:
                 bodies = [_read_line(line) for line in waiting]
                 receipts = self._deliver_spooled(bodies)
@@ -259,7 +327,8 @@ class Client:
             return [RequestRefused("the line cannot be read.")]
         try:
             if single and decision is not None:
-                self._send("POST", "decide", {name: value for name, value in decision.items() if name != "arm"})
+                asked = {name: value for name, value in decision.items() if name not in ("arm", "asked")}
+                self._send("POST", "decide", asked)
             if single or all("id" in body and body["id"] not in self._asked for body in bodies):
                 return self._deliver(bodies)
         except RarelyError as error:
@@ -269,14 +338,18 @@ class Client:
                 return [error]
         return [self._deliver_spooled([body])[0] for body in bodies]
 
-    def _send(self, method: str, verb: str, body: Any = None, *, has: str = "", deadline: float | None = None) -> Any:
+    def _end(self) -> float:
+        """Return when the call of this thread must have ended."""
+        began: float | None = getattr(self._call, "began", None)
+        return (time.monotonic() if began is None else began) + (math.inf if self._deadline is None else self._deadline)
+
+    def _send(self, method: str, verb: str, body: Any = None, *, has: str = "") -> Any:
         """Send a request until it is answered, and return the answer, which must have a field of this name."""
         try:
             data = None if body is None else json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"contexts must be lists or arrays of finite numbers ({error}).") from None
-        pause, least, why = self._backoff, 0.0, ""
-        end = time.monotonic() + deadline if deadline is not None else float("inf")
+        pause, least, why, end = self._backoff, 0.0, "the deadline has passed", self._end()
         if verb == "activate":
             self.close()  # the service may have closed a connection that was idle
         # Activation is not retried: a second request for the same training would be refused.
@@ -288,8 +361,8 @@ class Client:
                 time.sleep(rest)
                 pause = min(2 * pause, MAX_PAUSE)
             try:
-                left = max(min(self._timeout, end - time.monotonic()), 0.001)
-                status, headers, said = self._once(method, f"{self._base}/{verb}", data, left)
+                last = min(time.monotonic() + self._timeout, end)
+                status, headers, said = self._once(method, f"{self._base}/{verb}", data, last)
             except (OSError, http.client.HTTPException) as error:
                 why, least = f"{type(error).__name__}: {error}", 0.0
                 continue
@@ -311,16 +384,15 @@ class Client:
             "the request with the same id."
         )
 
-    def _once(self, method: str, path: str, data: bytes | None, timeout: float) -> tuple[int, Any, bytes]:
+    def _once(self, method: str, path: str, data: bytes | None, end: float) -> tuple[int, Any, bytes]:
+        left(end)
         try:
             connection = self._idle.pop()
         except IndexError:
-            kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+            kind = SecureConnection if self._parts.scheme == "https" else Connection
             connection = kind(str(self._parts.hostname), self._parts.port)
         try:
-            connection.timeout = timeout
-            if connection.sock is not None:
-                connection.sock.settimeout(timeout)
+            connection.end = end
             connection.request(method, path, data, self._headers)
             response = connection.getresponse()
             answer = response.status, response.headers, response.read()
@@ -341,7 +413,15 @@ def _in_thread(method: Method[Arguments, Result]) -> Callable[Concatenate[AsyncC
 
     @wraps(method)
     async def call(self: AsyncClient, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        work = partial(method, self._client, *arguments, **options)
+        client, began = self._client, time.monotonic()
+
+        def work() -> Result:
+            client._call.began = began  # the wait for this thread counts
+            try:
+                return method(client, *arguments, **options)
+            finally:
+                client._call.began = None
+
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     return call
