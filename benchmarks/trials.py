@@ -44,10 +44,10 @@ from rarely.study.effects import (
     Scores,
     anytime,
     exact_interval,
-    planned_looks,
     predict_rewards,
     scores_of,
 )
+from rarely.study.looks import planned_looks
 
 Array = np.ndarray
 PATIENTS, FIRST_SEED = 1200, 50_000

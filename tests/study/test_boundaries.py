@@ -71,7 +71,7 @@ def test_a_design_with_futility_is_that_of_gsdesign():
     """keaven/gsDesign, tests/testthat/_snaps/independent-test-print.gsDesign.md: `test.type=1` and `test.type=4`."""
     upper = boundaries([2 * gamma_spending(look, 0.025, -4) for look in FIVE], FIVE)
     assert np.round(upper, 2).tolist() == [3.25, 2.99, 2.69, 2.37, 2.03]
-    assert power(upper, [1.023 * look for look in FIVE], 3.2415) == pytest.approx(0.900, abs=5e-4)
+    assert power(upper, [1.023 * look for look in FIVE], [3.2415]) == pytest.approx([0.900], abs=5e-4)
     patients = [177.0, 353.0, 529.0, 705.0, 882.0]
     shares = [n / 882 for n in patients]
     lower = futility([gamma_spending(share, 0.1, -2) for share in shares], patients, upper, 0.1146)
@@ -108,7 +108,7 @@ def test_conditional_power_is_what_simulation_finds_and_predictive_power_its_mea
         z = s / np.sqrt(information[1:])
         first = np.abs(z[:, 0]) > upper[1]
         wins = (z[:, 0] > upper[1]) | (~first & (z[:, 1] > upper[2]))
-        found.append(conditional_power(upper[1:], information[1:], reached, 0.5, drift))
+        found.append(conditional_power(upper[1:], information[1:], reached, 0.5, [drift])[0])
         assert found[-1] == pytest.approx(wins.mean(), abs=0.005)
     assert found[0] < predictive_power(upper[1:], information[1:], reached, 0.5) < found[1] + 0.1
 

@@ -209,17 +209,48 @@ def rollback_command(
     console.print(f"version {version} decides from now on")
 
 
+@study_app.add("look", 'sqlite:///trial.db --actor ann --reason "for the board of 18 November"')
+def look_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
+    """Take the next planned look of a trial with what is known now, and record it."""
+    with opened(storage, name) as study:
+        typer.echo(str(study.look(actor=actor, reason=reason)))
+
+
 @study_app.add(
-    "analysis", "sqlite:///trial.db", "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json"
+    "close",
+    'sqlite:///trial.db --arm text --actor ann --approved-by bob --reason "futility at look 2"',
+    'sqlite:///trial.db --actor ann --approved-by bob --reason "efficacy" — no further patients at all',
+)
+def close_command(
+    storage: Storage,
+    actor: Actor,
+    approved_by: Annotated[str, typer.Option(help="A second person, who approves it; recorded.")],
+    arm: Annotated[str | None, typer.Option(help="The arm that gets no further patients; else none of them.")] = None,
+    reason: Reason = "",
+    name: Name = None,
+) -> None:
+    """Close an arm of a trial, or its enrolment: no further patients."""
+    signed = {"actor": actor, "approved_by": approved_by, "reason": reason}
+    with opened(storage, name) as study:
+        study.close_enrolment(**signed) if arm is None else study.close_arm(arm, **signed)
+    console.print(escape(f"closed: {arm or 'enrolment'}"))
+
+
+@study_app.add(
+    "analysis",
+    "sqlite:///trial.db",
+    "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json",
+    "sqlite:///trial.db --as-of 2026-11-18 — as it was then",
 )
 def analysis_command(
     storage: Storage,
     out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
+    as_of: Annotated[str | None, typer.Option(help="As it was on a day, 2026-11-18, or at a moment (UTC).")] = None,
     name: Name = None,
 ) -> None:
     """Analyse a trial: means, contrasts with the control arm, missing rewards, balance and deviations."""
     with opened(storage, name, lazy=True) as study:
-        analysis = study.analysis()
+        analysis = study.analysis(as_of=as_of)
     if out is not None:
         analysis.save(out)
     typer.echo(str(out) if out is not None else str(analysis))

@@ -24,7 +24,8 @@ from rarely.pages.grid import Grid
 from rarely.runs.sealed_json import plain_json
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.boundaries import Spending
-from rarely.study.effects import Outcomes, anytime, planned_looks, predict_rewards, scores_of
+from rarely.study.effects import Outcomes, anytime, predict_rewards, scores_of
+from rarely.study.looks import planned_looks
 from rarely.study.trial import rule_of_stage, stage_at
 
 TrialPolicy = Literal["LinTS", "LinUCB", "default"]

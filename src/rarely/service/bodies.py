@@ -24,7 +24,7 @@ MAX_FEATURES = 10_000
 MEDIA = "application/problem+json"
 _STATUSES: tuple[tuple[int, tuple[type[RarelyError], ...]], ...] = (
     (404, (errors.UnknownStudy, errors.UnknownDecision)),
-    (409, (errors.StudyConflict, errors.StudyExists, errors.StudyFull, errors.StudyPinned)),
+    (409, (errors.StudyConflict, errors.StudyExists, errors.StudyFull, errors.StudyPinned, errors.EnrolmentClosed)),
     (409, (errors.ApprovalNeeded, errors.StaleTrainer)),
     (503, (errors.InvalidStorage, errors.BrokenStudy)),
     (422, (InvalidInput,)),

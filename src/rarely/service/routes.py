@@ -29,7 +29,7 @@ from rarely.service.metrics import Meters, exposition, free_bytes, process_lines
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.writer import Call, ServiceLimits
 from rarely.study import Answer, BrokenStudy, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
-from rarely.study.analysis import html_of
+from rarely.study.reports import html_of
 
 PUBLIC = ""
 """The scope of a route that needs no key."""

@@ -5,9 +5,10 @@ from rarely.study.analysis import Analysis, Effect, Imbalance, StageEffect
 from rarely.study.audit import Replay, Status, Training, Verification
 from rarely.study.client import AsyncClient, Client
 from rarely.study.decision import Answer, DecisionRecord, Request
-from rarely.study.effects import AnalysisPlan, Look
 from rarely.study.errors import *
 from rarely.study.events import Event
+from rarely.study.looks import Look, Outlook
+from rarely.study.plan import AnalysisPlan
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow
 from rarely.study.study import Study
@@ -17,7 +18,7 @@ from rarely.study.versions import Job, Trained, train
 
 __all__ = [
     "Accounts", "Analysis", "AnalysisPlan", "Answer", "AsyncClient", "Client", "DecisionRecord", "Effect", "Event",
-    "Imbalance", "Job", "Look", "Receipt", "Replay", "Request", "RewardRule", "Stage", "StageEffect", "Status",
-    "Study", "StudySettings", "Tell", "Trained", "Training", "Verification", "VersionRow", "train",
+    "Imbalance", "Job", "Look", "Outlook", "Receipt", "Replay", "Request", "RewardRule", "Stage", "StageEffect",
+    "Status", "Study", "StudySettings", "Tell", "Trained", "Training", "Verification", "VersionRow", "train",
 ]  # fmt: skip
 __all__ += errors.__all__

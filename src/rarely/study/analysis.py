@@ -1,6 +1,8 @@
 """The analysis of a trial: arm means and contrasts, stages, missing rewards, balance, and what deviated from the plan.
 
-It reads the record and writes nothing. `effects` has the statistics. Text, Markdown and HTML have the same tables.
+It reads the record and writes nothing. Looks on record are shown as they were taken, with what later outcomes would
+have made of them; where none was taken, they are computed from what is known. `effects` and `looks` have the
+statistics, `reports` the tables and pages.
 """
 
 from __future__ import annotations
@@ -10,41 +12,48 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely import InvalidInput
-from rarely.extend import Array
+from rarely.extend import Array, BoolArray
+from rarely.extend.checks import is_whole, shown
 from rarely.extend.provisional import write_file as write
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
-from rarely.pages.grid import Grid
 from rarely.runs.sealed_json import plain_json
 from rarely.study import effects as statistics
+from rarely.study import reports
 from rarely.study.audit import records
-from rarely.study.effects import AnalysisPlan, Look, Outcomes, Scores, planned_looks, scores_of
+from rarely.study.boundaries import Final
+from rarely.study.effects import Outcomes, Scores, Summary, scores_of
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import Event
+from rarely.study.looks import (
+    EVERYTHING,
+    Cut,
+    Look,
+    Outlook,
+    cuts_of,
+    final_of,
+    looks_of,
+    outlook_of,
+    share_of,
+    shown_at,
+)
+from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Session
 from rarely.study.settings import StudySettings, check_part
-from rarely.study.tell import rewards_to_learn
+from rarely.study.tell import OVERRIDE, rewards_to_learn
 
 MAX_PAIRED = 10
 """Arms up to which every pair is compared; of more, each with the control arm only."""
-FEW = 30
-"""Rounds that a variance must rest on before a normal approximation is trusted without a note."""
 IMBALANCE = 0.1
 """Standardised difference that counts as an imbalance, if chance does not explain it."""
-SHOWN = 12
-"""Covariates in the table of balance."""
-EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
-EFFECTS += ["rewards", "missing", "bound for missing"]
-PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
-CAPTION = (
-    "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
-    "the dotted line is no difference."
-)
+TIPPING = 1e-3
+"""To which a tipping point is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ class Effect:
     registered: bool
     """Whether the study was created to estimate it: a mean, or a contrast with the control arm."""
     looks: tuple[Look, ...]
-    """The planned looks that have come, whose intervals hold together with the level of the plan."""
+    """The planned looks that have come, whose intervals hold together with the level of the comparison."""
     estimate: float
     """From all rounds so far."""
     rounds: int
@@ -82,6 +91,18 @@ class Effect:
     """The last look's interval, whatever the missing rewards are; infinite without a range of rewards or a look."""
     effective: float
     """How many rounds the variance rests on; 0 where all rewards of an arm are alike."""
+    level: float = 0.95
+    """Of the intervals of its looks."""
+    shown: int | None = None
+    """The look, counted from 0, that showed a difference by the comparisons of the plan; None if none did."""
+    outlook: Outlook | None = None
+    """What is to be expected after the last look; None after all of them."""
+    final: Final | None = None
+    """What is said at the end, by the order of stages; None before."""
+    tipping: float | None = None
+    """How far missing rewards must lie from what is expected, 1 at the worst, to undo what was shown; None if never."""
+    closed: bool = False
+    """Whether the arm, or the arm compared with, gets no further patients."""
 
     @property
     def name(self) -> str:
@@ -160,42 +181,62 @@ class Analysis:
     deviations: tuple[str, ...]
     notes: tuple[str, ...]
     """What the intervals rest on."""
+    time: int = 0
+    """Of the last event that was analysed, in microseconds since 1970 (UTC)."""
+    ended: bool = False
+    """Whether the last look has come, or no further patients are taken."""
 
     def describe(self) -> dict[str, Any]:
         """Return the analysis as JSON; what is unknown or infinite is None."""
         return dict(plain_json(asdict(self)))
 
     def __str__(self) -> str:
-        lines = [f"{self.study}: {self.decisions} decisions, {self.rewards} rewards", *answers_of(self)]
-        tables = {title: grid.lines() for title, grid in tables_of(self).items()}
-        tables[PROTOCOL] = [f"{what}: {value}" for what, value in self.protocol.items()]
-        tables |= {"Deviations": list(self.deviations) or ["None."], "Notes": list(self.notes)}
-        for title, body in tables.items():
-            lines += ["", title, *body]
-        return "\n".join(lines)
+        return reports.text_of(self)
 
     def _repr_html_(self) -> str:
-        return html_of(self)
+        return reports.html_of(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a report: .html (one file that loads nothing else), .md or .json, by the name of the file."""
         suffix = os.path.splitext(path)[1]
-        if suffix == ".json":
-            text = json.dumps(self.describe(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        elif suffix == ".html":
-            text = html_of(self)
-        elif suffix == ".md":
-            text = _rendered("analysis.md", self)
-        else:
+        if suffix not in (".html", ".md", ".json"):
             raise InvalidInput(f"a report is .html, .md or .json; got {os.fspath(path)}.")
-        write(path, text)
+        json_text = json.dumps(self.describe(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        made = {".html": reports.html_of, ".md": reports.markdown_of}.get(suffix, lambda _: json_text)
+        write(path, made(self))
 
 
-def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
+class Recorded(NamedTuple):
+    """A look on record, or one that is about to be."""
+
+    event: int
+    round: int
+    fraction: float
+    rows: dict[str, dict[str, Any]]
+    """What was found of each effect, by its name."""
+
+
+def analyse(
+    session: Session, *, plan: AnalysisPlan | None = None, control: str | None = None, as_of: Any = None
+) -> Analysis:
     """Analyse the trial on record; see `Study.analysis`."""
-    settings, last = session.settings, session.last_seq()
-    names = settings.arms
-    chosen = settings.control if control is None else control
+    return examine(session, seq_of(session, as_of), plan=plan, control=control)[0]
+
+
+def examine(
+    session: Session,
+    last: int,
+    *,
+    plan: AnalysisPlan | None = None,
+    control: str | None = None,
+    taking: float | None = None,
+) -> tuple[Analysis, dict[str, list[Cut]]]:
+    """Return the analysis up to an event, and the cuts of each effect; the last one is new if a look is `taking` place.
+
+    `taking` is the share of the planned information that the look uses.
+    """
+    settings = session.settings
+    names, chosen = settings.arms, settings.control if control is None else control
     if names is None or len(names) < 2 or (chosen is not None and chosen not in names):
         raise InvalidStudy(
             f"an analysis needs two or more arms with names, and a control arm among them; got {names!r}, {control!r}."
@@ -204,18 +245,13 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
     outcomes, stages = outcomes_of(session, last)
     count = len(outcomes.arms)
     _check_chances(outcomes, names)
-    used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1)
-    events = session.specials()
-    q, policy_settings = statistics.predict_rewards(outcomes), events[0].content["settings"]
-    epsilon = float((policy_settings.get("exploration") or {}).get("epsilon", 0.0))
-    effects: list[Effect] = []
-    parts: list[StageEffect] = []
-    for arm, base in _targets(names, chosen):
-        scores, limit = scores_of(outcomes, q, arm, base), limit_of(settings, epsilon, arm, base)
-        registered = base is None or (settings.control is not None and names[base] == settings.control)
-        effects.append(_effect(outcomes, q, scores, used, (arm, base), names, limit, registered))
-        if base is None or names[base] == chosen:
-            parts += _by_stage(outcomes, scores, stages, effects[-1], (arm, base), used.level)
+    used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1, comparisons="each")
+    events = [event for event in session.specials() if event.seq <= last]
+    looks = looks_on_record(events) if used == settings.plan and chosen == settings.control else []
+    if taking is not None:
+        looks.append(Recorded(0, count, taking, {}))
+    trial = _Trial(session, events, outcomes, stages, used, chosen, looks)
+    effects, cuts, parts = trial.effects()
     made = Analysis(
         study=session.name,
         plan=used,
@@ -228,8 +264,214 @@ def analyse(session: Session, *, plan: AnalysisPlan | None = None, control: str 
         protocol=_protocol(events[0], session.row.budget),
         deviations=tuple(_deviations(events, settings, used, control, count)),
         notes=(),
+        time=trial.time,
+        ended=trial.ended,
     )
-    return replace(made, notes=tuple(_notes(made, settings, names)))
+    made = replace(made, notes=(*_notes(made, settings, names), *_overrun(session, events, last)))
+    return replace(made, deviations=(*made.deviations, *_overridden(session, last))), cuts
+
+
+def seq_of(session: Session, as_of: Any) -> int:
+    """Return the last event of a day or a moment, given as text or `datetime`; or an event by its number."""
+    last = session.last_seq()
+    if as_of is None:
+        return last
+    if is_whole(as_of) and 1 <= as_of <= last:
+        return int(as_of)
+    try:
+        moment = as_of if isinstance(as_of, datetime) else datetime.fromisoformat(as_of)
+    except (TypeError, ValueError):
+        raise InvalidStudy(
+            f"as_of must be a day or a moment such as '2026-11-18', or an event from 1 to {last}; got {shown(as_of)}."
+        ) from None
+    if isinstance(as_of, str) and len(as_of) <= len("2026-11-18"):
+        moment += timedelta(days=1, microseconds=-1)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    with session.reading() as tables:
+        found = tables.last_until(round(moment.timestamp() * 1e6), last)
+    if not found:
+        raise InvalidStudy(f"the study began after {as_of}: nothing was on record then.")
+    return found
+
+
+def looks_on_record(events: Sequence[Event]) -> list[Recorded]:
+    """Return the looks that were taken, in order."""
+    return [
+        Recorded(event.seq, event.content["round"], event.content["fraction"], event.content["effects"])
+        for event in events
+        if event.kind == "look"
+    ]
+
+
+class _Trial:
+    """The parts of an analysis in progress."""
+
+    def __init__(
+        self,
+        session: Session,
+        events: Sequence[Event],
+        outcomes: Outcomes,
+        stages: Array,
+        plan: AnalysisPlan,
+        control: str | None,
+        looks: Sequence[Recorded],
+    ) -> None:
+        self._settings, self._outcomes, self._plan, self._looks = session.settings, outcomes, plan, looks
+        self._names, self._control = session.settings.arms or (), control
+        self._q = statistics.predict_rewards(outcomes)
+        exploration = events[0].content["settings"].get("exploration") or {}
+        self._epsilon = float(exploration.get("epsilon", 0.0))
+        self._parts: dict[str, BoolArray] = {name: stages == name for name in dict.fromkeys(stages.tolist())}
+        shut = [event.content["arm"] for event in events if event.kind == "close"]
+        self._closed, self.time = {arm for arm in shut if arm is not None}, events[-1].time
+        final = looks[-1].fraction >= 1 if looks else len(outcomes.arms) >= plan.rounds
+        self.ended = final or None in shut
+
+    def effects(self) -> tuple[list[Effect], dict[str, list[Cut]], list[StageEffect]]:
+        """Return all effects, the cuts of each, and those of stages and subgroups."""
+        effects: list[Effect] = []
+        cuts: dict[str, list[Cut]] = {}
+        parts: list[StageEffect] = []
+        pairs = _targets(self._names, self._control)
+        scores = {target: scores_of(self._outcomes, self._q, *target) for target in pairs}
+        for target in pairs:
+            cuts[self._name(target)] = self._cuts(target, scores[target])
+        compared = [target for target in pairs if self._registered(target) and target[1] is not None]
+        shown = dict(
+            zip(compared, shown_at([cuts[self._name(target)] for target in compared], self._plan), strict=True)
+        )
+        for target in pairs:
+            alpha = share_of(self._plan, len(compared)) if target in shown else 1 - self._plan.level
+            effect = self._effect(target, scores[target], cuts[self._name(target)], alpha)
+            if target in shown:
+                effect = replace(effect, **self._said(target, effect, shown[target], alpha))
+            effects.append(effect)
+            if target[1] is None or self._names[target[1]] == self._control:
+                parts += self._by_part(target, scores[target], effect)
+        return effects, cuts, parts
+
+    def _name(self, target: tuple[int, int | None]) -> str:
+        return " − ".join(self._names[arm] for arm in target if arm is not None)
+
+    def _registered(self, target: tuple[int, int | None]) -> bool:
+        base = target[1]
+        return base is None or (self._settings.control is not None and self._names[base] == self._settings.control)
+
+    def _cuts(self, target: tuple[int, int | None], scores: Scores) -> list[Cut]:
+        """Return what was known of an effect at each look: as it was recorded, or as it is now."""
+        if not self._looks:
+            return cuts_of(scores, self._plan, len(self._outcomes.arms))
+        name = self._name(target)
+        found = [(each, each.rows[name]["summary"] if each.event else scores.until(each.round)) for each in self._looks]
+        return [Cut(each.round, each.fraction, read_summary(summary)) for each, summary in found]
+
+    def _effect(self, target: tuple[int, int | None], scores: Scores, cuts: Sequence[Cut], alpha: float) -> Effect:
+        outcomes, names, limit = self._outcomes, self._names, limit_of(self._settings, self._epsilon, *target)
+        count, error = len(outcomes.arms), 1 - self._plan.level
+        summary, arms = scores.until(count), [arm for arm in target if arm is not None]
+        span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
+        within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
+        looks = self._as_taken(self._name(target), looks_of(cuts, self._plan, alpha, within), scores, within)
+        exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
+        if limit > 0 and math.isfinite(span):
+            low, high = statistics.exact_interval(scores.values - shift, span, limit, error)
+            exact = cut((low + shift, high + shift), within)
+        lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
+        now = (float(np.clip(summary.estimate, *within)), summary.rounds)
+        always = cut(statistics.anytime(summary, self._plan.rounds, error), within)
+        bound = cut(self._bound(target, looks[-1]) if looks else EVERYTHING, within)
+        title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", self._registered(target))
+        resting = 0.0 if summary.unseen else summary.effective
+        figures = (*title, tuple(looks), *now, *always, *exact, int(lacking.sum()), *bound, resting)
+        return Effect(*figures, level=1 - alpha, closed=not self._closed.isdisjoint(arms))
+
+    def _as_taken(self, name: str, looks: Sequence[Look], scores: Scores, within: Range) -> list[Look]:
+        """Return looks with the numbers on record, and what later outcomes would have made of them."""
+        shown = list(looks)
+        for place, each in enumerate(self._looks):
+            if each.event:
+                row, now = each.rows[name], scores.until(each.round)
+                c = math.inf if row["boundary"] is None else row["boundary"]
+                ends = [math.inf * sign if row[end] is None else row[end] for sign, end in ((-1, "low"), (1, "high"))]
+                estimate = math.nan if row["estimate"] is None else row["estimate"]
+                since = (now.rounds, float(np.clip(now.estimate, *within)), *cut(now.interval(c), within))
+                as_it_was = looks[place]._replace(estimate=estimate, low=ends[0], high=ends[1], boundary=c)
+                shown[place] = as_it_was._replace(event=each.event, later=since)
+        return shown
+
+    def _said(self, target: tuple[int, int | None], effect: Effect, shown: int | None, alpha: float) -> dict[str, Any]:
+        """Return what is said of a registered comparison besides: what it showed, may show, and shows at the end."""
+        over = self.ended or effect.closed
+        said: dict[str, Any] = {"shown": shown}
+        said["outlook"] = None if over else outlook_of(effect.looks, self._plan, alpha)
+        said["final"] = final_of(effect.looks, alpha) if over else None
+        if shown is not None and effect.missing and effect.looks[-1].excludes_zero:
+            said["tipping"] = self._tipping(target, effect.looks[-1])
+        return said
+
+    def _filled(self, target: tuple[int, int | None], look: Look, share: float, ends: Range) -> Range:
+        """Return a look's interval if missing rewards lay a share of the way from what is expected to given ends."""
+        arm, base = target
+        lacking, chosen = np.isnan(self._outcomes.rewards), self._outcomes.arms
+        expected = self._q[np.arange(len(chosen)), chosen]
+        far = np.where(chosen == arm, ends[0], ends[1])
+        filled = np.where(lacking, expected + share * (far - expected), self._outcomes.rewards)
+        return (
+            scores_of(replace(self._outcomes, rewards=filled), self._q, arm, base)
+            .until(look.round)
+            .interval(look.boundary)
+        )
+
+    def _bound(self, target: tuple[int, int | None], look: Look) -> Range:
+        """Return the interval if every missing reward were the worst and the best for the effect (Manski, 1990)."""
+        ends = self._outcomes.within
+        if ends is None or not math.isfinite(look.boundary):
+            return EVERYTHING
+        return self._filled(target, look, 1.0, ends)[0], self._filled(target, look, 1.0, ends[::-1])[1]
+
+    def _tipping(self, target: tuple[int, int | None], look: Look) -> float | None:
+        """Return the share of the way to the worst at which the look shows nothing any more; None if it always does."""
+        ends = self._outcomes.within
+        if ends is None:
+            return None
+        worst = ends if look.low > 0 else ends[::-1]
+
+        def undone(share: float) -> bool:
+            low, high = self._filled(target, look, share, worst)
+            return low <= 0 if look.low > 0 else high >= 0
+
+        if not undone(1.0):
+            return None
+        low, high = 0.0, 1.0
+        while high - low > TIPPING:
+            middle = (low + high) / 2
+            low, high = (low, middle) if undone(middle) else (middle, high)
+        return high
+
+    def _by_part(self, target: tuple[int, int | None], scores: Scores, effect: Effect) -> Iterator[StageEffect]:
+        """Yield the effect within each stage and each registered subgroup."""
+        arms = [arm for arm in target if arm is not None]
+        there, z = self._outcomes.present[:, arms].all(axis=1), deviations(self._plan.level)
+        parts = dict(self._parts)
+        for name, (column, least, below) in (self._plan.subgroups or {}).items():
+            x = self._outcomes.covariates[:, arms[0], column]
+            inside = np.ones(len(x), np.bool_) if least is None else x >= least
+            parts[f"{name} (subgroup)"] = inside if below is None else inside & (x < below)
+        for part, inside in parts.items():
+            kept = inside[scores.rounds]
+            rows = {name: getattr(scores, name)[kept] for name in scores._fields[:-1]}
+            found = scores._replace(**rows).until(len(inside))
+            lacking = int((inside & there & np.isnan(self._outcomes.rewards)).sum())
+            yield StageEffect(part, effect.name, found.rounds, lacking, found.estimate, *found.interval(z))
+
+
+def read_summary(summary: Any) -> Summary:
+    """Return a summary from the record, where None is what JSON has no number for; or as it is."""
+    if isinstance(summary, Summary):
+        return summary
+    unknown = (0, math.nan, math.inf, 0.0, math.inf, 0.0)
+    values: list[Any] = [other if value is None else value for other, value in zip(unknown, summary, strict=True)]
+    return Summary(*values)
 
 
 def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
@@ -288,66 +530,6 @@ def limit_of(settings: StudySettings, epsilon: float, arm: int, base: int | None
         here = 1 / len(names) if stage.burn_in else min(each[k] + share for k in (arm, base) if k is not None)
         least = min(least, here)
     return least
-
-
-def _effect(
-    outcomes: Outcomes,
-    q: Array,
-    scores: Scores,
-    plan: AnalysisPlan,
-    target: tuple[int, int | None],
-    names: Sequence[str],
-    limit: float,
-    registered: bool,
-) -> Effect:
-    count, alpha = len(outcomes.arms), 1 - plan.level
-    summary, arms = scores.until(count), [arm for arm in target if arm is not None]
-    span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
-    within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
-
-    # No mean or difference of rewards exceeds their range.
-    looks = tuple(
-        Look(at, rounds, float(np.clip(estimate, *within)), *cut((low, high), within), c)
-        for at, rounds, estimate, low, high, c in planned_looks(scores, plan, count)
-    )
-    exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
-    if limit > 0 and math.isfinite(span):
-        low, high = statistics.exact_interval(scores.values - shift, span, limit, alpha)
-        exact = cut((low + shift, high + shift), within)
-    lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
-    now = (float(np.clip(summary.estimate, *within)), summary.rounds)
-    always = cut(statistics.anytime(summary, plan.rounds, alpha), within)
-    bound = cut(_bound(outcomes, q, plan, target, looks[-1].round if looks else count), within)
-    title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", registered)
-    resting = 0.0 if summary.unseen else summary.effective
-    return Effect(*title, looks, *now, *always, *exact, int(lacking.sum()), *bound, resting)
-
-
-def _bound(outcomes: Outcomes, q: Array, plan: AnalysisPlan, target: tuple[int, int | None], until: int) -> Range:
-    """Return the interval if every missing reward were the worst and the best for the effect (Manski, 1990)."""
-    if outcomes.within is None:
-        return -math.inf, math.inf
-    arm, base = target
-    lacking, ends = np.isnan(outcomes.rewards), []
-    for worst, other in (outcomes.within, outcomes.within[::-1]):
-        filled = np.where(lacking, np.where(outcomes.arms == arm, worst, other), outcomes.rewards)
-        scores = scores_of(replace(outcomes, rewards=filled), q, arm, base)
-        looks = planned_looks(scores, plan, until)
-        ends.append((looks[-1].low, looks[-1].high) if looks else (-math.inf, math.inf))
-    return ends[0][0], ends[1][1]
-
-
-def _by_stage(
-    outcomes: Outcomes, scores: Scores, stages: Array, effect: Effect, target: tuple[int, int | None], level: float
-) -> Iterator[StageEffect]:
-    there = outcomes.present[:, [arm for arm in target if arm is not None]].all(axis=1)
-    z = deviations(level)
-    for stage in dict.fromkeys(stages.tolist()):
-        inside = stages == stage
-        kept = inside[scores.rounds]
-        part = scores._replace(**{name: getattr(scores, name)[kept] for name in scores._fields[:-1]}).until(len(stages))
-        lacking = int((inside & there & np.isnan(outcomes.rewards)).sum())
-        yield StageEffect(stage, effect.name, part.rounds, lacking, part.estimate, *part.interval(z))
 
 
 # --- balance of covariates
@@ -411,6 +593,17 @@ def _deviations(
         yield f"The registered control arm is {settings.control!r}; this analysis uses {control!r}."
     if decisions > plan.rounds:
         yield f"{decisions - plan.rounds} decisions came after the last planned look; only anytime intervals use them."
+    looks = [event for event in events if event.kind == "look"]
+    for event, before in zip(looks, [None, *looks], strict=False):
+        last = 0 if before is None else before.content["number"]
+        missed = [
+            str(plan.at[number - 1]) for number in range(last + 1, min(event.content["number"], len(plan.at) + 1))
+        ]
+        if missed:
+            yield f"The look planned after decision {', '.join(missed)} was not taken; its error went to the next one."
+        fell = [name for name, row in event.content["effects"].items() if row["fell"]]
+        if fell:
+            yield f"The information about {', '.join(fell)} fell before event {event.seq}: taken as equal."
     schedule = events[0].content["settings"].get("schedule") or {}
     while "schedule" in schedule:
         schedule = schedule["schedule"]
@@ -436,20 +629,53 @@ def _deviation(event: Event, planned: Sequence[int] | None) -> str:
     return f"Event {event.seq}{by}: {what}{why}." if what else ""
 
 
+def _overrun(session: Session, events: Sequence[Event], last: int) -> Iterator[str]:
+    """Say how many outcomes came after the trial had stopped taking patients."""
+    closed = next((event.seq for event in events if event.kind == "close" and event.content["arm"] is None), last)
+    with session.reading() as tables:
+        late = len(tables.of_kind("reward", closed, last))
+    if late:
+        yield (
+            f"{late} outcomes came after enrolment was closed (overrunning). The final look has them, and replaces the "
+            "one at which the trial was stopped in the order of stages (Whitehead, 1992)."
+        )
+
+
+def _overridden(session: Session, last: int) -> Iterator[str]:
+    """Say how many patients were given another arm than the one drawn."""
+    with session.reading() as tables:
+        given = {event.ref for event in tables.of_kind("quarantine", 0, last) if event.why == OVERRIDE}
+    if given:
+        yield f"{len(given)} patients were given another arm than was drawn; estimates leave their outcomes out."
+
+
+LEVELS = {
+    "holm": "registered comparisons hold together by closed testing (Holm's shares at every look), and so do the "
+    "intervals of their looks",
+    "ordered": "registered comparisons hold together, since each waits for the one before it",
+    "each": "registered comparisons do not hold together, each has this level by itself",
+}
+
+
 def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Iterator[str]:
     yield (
-        f"Each interval has the level {made.plan.level:g} by itself: the looks of one effect hold together, different "
-        "effects do not. Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of "
-        "rounds. All suppose that later rounds are like earlier ones, and that rewards are not missing for a reason "
-        "that depends on the arm; the bound does not."
+        f"The level is {made.plan.level:g}: all looks of one effect hold together, and "
+        f"{LEVELS[made.plan.comparisons]}; means, exploratory comparisons, stages and subgroups have it by themselves. "
+        "Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of rounds. All "
+        "suppose that later rounds are like earlier ones, and that rewards are not missing for a reason that depends "
+        "on the arm; the bound does not."
     )
+    looks = [look for effect in made.contrasts for look in effect.looks]
+    if looks and settings.plan is not None and not any(look.event for look in looks):
+        yield "No look is on record: those shown are computed from what is known now. Take each with study.look."
     if made.plan is not settings.plan and settings.plan is None and len(made.plan.at) == 1:
         yield "Without a plan the interval of the look holds only if this is the only time that the trial is looked at."
     if any(math.isinf(effect.exact_low) for effect in made.means):
         yield "Exact intervals and bounds need RewardRule(least=…, most=…), and a limit: Stage(least=…) or Mixture."
-    few = [effect.name for effect in (*made.means, *made.contrasts) if effect.effective < FEW]
+    few = [effect.name for effect in (*made.means, *made.contrasts) if effect.effective < reports.FEW]
     if few:
-        yield f"Fewer than {FEW} rounds tell the variance, and intervals are wide or rough, of: {', '.join(few)}."
+        least = f"Fewer than {reports.FEW} rounds tell the variance, and intervals are wide or rough, of:"
+        yield f"{least} {', '.join(few)}."
     if len(names) > MAX_PAIRED:
         yield f"With more than {MAX_PAIRED} arms each is compared with the control arm only, control=."
     wrong = [row for row in made.balance if abs(row.weighted) > max(IMBALANCE, 1.5 * row.chance)]
@@ -459,119 +685,3 @@ def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Ite
             f"{len(wrong)} covariates differ between arms by more than chance explains, most {worst.covariate} of "
             f"{worst.arms} by {worst.weighted:.2f} standard deviations: check that answers were followed."
         )
-
-
-# --- text, Markdown and HTML
-
-
-def tables_of(analysis: Analysis) -> dict[str, Grid]:
-    """Return the tables by their titles."""
-    plan, level = analysis.plan, f"{100 * analysis.plan.level:g} %"
-    looks = [
-        [
-            *(effect.name, str(look.round), str(look.rounds), _number(look.estimate), _range(look.low, look.high)),
-            *(_number(look.boundary), "no" if look.low <= 0 <= look.high else "yes"),
-        ]
-        for effect in analysis.contrasts
-        for look in effect.looks
-    ]
-    stages = [
-        [row.stage, row.name, str(row.rounds), str(row.missing), _number(row.estimate), _range(row.low, row.high)]
-        for row in analysis.stages
-    ]
-    balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
-    heads: dict[str, tuple[Any, Any, int]] = {
-        "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
-        "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
-        f"Looks ({plan.spending}, {len(plan.at)} planned)": (
-            ("", "after decision", "rewards", "estimate", f"{level} interval", "boundary", "excludes 0"),
-            looks,
-            1,
-        ),
-        "Stages": (("stage", "", "rewards", "missing", "estimate", f"{level}, this stage alone"), stages, 2),
-        BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
-        PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
-    }
-    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]}
-
-
-def _row(effect: Effect) -> list[str]:
-    look = effect.looks[-1] if effect.looks else None
-    last = ["–", "–"] if look is None else [_number(look.estimate), _range(look.low, look.high)]
-    now = [_number(effect.estimate), _range(effect.low, effect.high), _range(effect.exact_low, effect.exact_high)]
-    counts = [str(effect.rounds), str(effect.missing), _range(effect.bound_low, effect.bound_high)]
-    return [effect.name + ("" if effect.registered else " (exploratory)"), *last, *now, *counts]
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else "–"
-
-
-def _range(low: float, high: float) -> str:
-    return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else "–"
-
-
-def answers_of(analysis: Analysis) -> list[str]:
-    """Return which arms were shown to be better than the control arm, by how much and how sure, a sentence each."""
-    return [_answer(effect, analysis.plan.level) for effect in analysis.contrasts if effect.registered]
-
-
-def _answer(effect: Effect, level: float) -> str:
-    low, high, estimate, when = effect.low, effect.high, effect.estimate, "by the anytime interval: no look has come"
-    if effect.looks:
-        look = effect.looks[-1]
-        low, high, estimate, when = look.low, look.high, look.estimate, f"at the look after decision {look.round}"
-    if effect.effective < FEW and low <= 0 <= high and not effect.exact_low <= 0 <= effect.exact_high:
-        low, high, estimate, when = (
-            effect.exact_low,
-            effect.exact_high,
-            effect.estimate,
-            "by the exact anytime interval",
-        )
-    if not math.isfinite(estimate):
-        return f"{effect.arm} and {effect.against} cannot be compared yet."
-    said = f"{_number(estimate)} ({100 * level:g} % interval {_range(low, high)}), {when}."
-    if low <= 0 <= high:
-        return f"No difference between {effect.arm} and {effect.against} is shown: {said}"
-    return f"{effect.arm} is {'better' if low > 0 else 'worse'} than {effect.against}: {said}"
-
-
-def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", live: bool = False) -> str:
-    """Return the analysis as one HTML page; or, of a study that has none, why it was refused."""
-    chart = "" if analysis is None else _chart(analysis)
-    return _rendered("analysis.html", analysis, chart=chart, study=study, refused=refused, live=live, caption=CAPTION)
-
-
-def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
-    try:
-        from rarely.pages.page import render
-    except ImportError:
-        raise InvalidInput("a report needs jinja2: pip install jinja2.") from None
-    tables = [] if analysis is None else list(tables_of(analysis).items())
-    titled = [(f"table-{place}", title, grid) for place, (title, grid) in enumerate(tables)]
-    contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]
-    contents += [("deviations", "Deviations"), ("notes", "Notes")] if analysis is not None else []
-    answers = [] if analysis is None else answers_of(analysis)
-    return render(
-        "rarely.study", template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context
-    )
-
-
-def _chart(analysis: Analysis) -> Any:
-    """Draw the intervals of all contrasts with the control arm, or of all contrasts if there is none."""
-    from rarely.pages.svg import Chart
-
-    effects = [effect for effect in analysis.contrasts if effect.registered] or analysis.contrasts
-    bars = [[*(look[2:5] for look in each.looks), (each.estimate, each.low, each.high)] for each in effects]
-    ends = [end for each in bars for bar in each for end in bar if math.isfinite(end)]
-    if not ends:
-        return ""
-    chart = Chart("intervals of contrasts over looks", (-0.6, len(effects) - 0.4), (min(0, *ends), max(0, *ends)))
-    chart.ticks = [(place, effect.name) for place, effect in enumerate(effects)]
-    chart.level(0.0)
-    for place, each in enumerate(bars):
-        for i, (estimate, low, high) in enumerate(each):
-            x = place + 0.8 * ((i + 0.5) / len(each) - 0.5)
-            chart.line([x, x], [low, high], place, dashed=i == len(each) - 1)
-            chart.point(x, estimate, place)
-    return chart.svg()

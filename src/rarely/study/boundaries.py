@@ -26,6 +26,7 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rarely.extend import Array
 from rarely.extend.provisional import distribution
@@ -142,20 +143,35 @@ def futility(
     return solved
 
 
-def power(efficacy: Sequence[float], information: Sequence[float], drift: float, start: Passage = START) -> float:
-    """Return the probability that Z exceeds some c_j, given the passage so far; a crossing below 0 ends it, too.
+def power(efficacy: Sequence[float], information: Sequence[float], drifts: ArrayLike, start: Passage = START) -> Array:
+    """Return the probability, for each drift, that Z exceeds some c_j before it falls below one, from a start on.
 
-    >>> round(power([1.959964], [1.0], 2.801585), 3)
-    0.8
+    >>> power([1.959964], [1.0], [0.0, 2.801585]).round(3)
+    array([0.025, 0.8  ])
     """
-    now, total = start, 0.0
+    now, total = start, np.zeros(np.shape(drifts))
     steps = _steps(information, start.before)
     for place, (step, v, c) in enumerate(zip(steps, information, efficacy, strict=True)):
         bound = min(c, FURTHEST) * math.sqrt(v)
-        total += now.above(step, bound, drift)
+        total += [now.above(step, bound, drift) for drift in np.asarray(drifts).tolist()]
         if place + 1 < len(steps):
             now = now.carried(step, -bound, bound, steps[place + 1])
     return total
+
+
+def conditional_power(
+    efficacy: Sequence[float], information: Sequence[float], place: float, before: float, drifts: ArrayLike
+) -> Array:
+    """Return, for each drift, the probability that a later Z exceeds its c_j, given where S is now.
+
+    >>> conditional_power([1.959964], [1.0], 1.0, 0.5, [2.0]).round(3)  # Φ((1 + 2·0.5 − 1.96)/√0.5)
+    array([0.523])
+    """
+    drifts = np.asarray(drifts)
+    # The tilt of a passage is relative to where it begins, which is certain here.
+    begun = np.exp(drifts * place - np.square(drifts) * before / 2)
+    found = power(efficacy, information, drifts, Passage(np.array([place]), np.ones(1), before)) / begun
+    return np.asarray(np.minimum(found, 1.0))
 
 
 def predictive_power(efficacy: Sequence[float], information: Sequence[float], place: float, before: float) -> float:
@@ -164,22 +180,9 @@ def predictive_power(efficacy: Sequence[float], information: Sequence[float], pl
     >>> round(predictive_power([1.959964], [1.0], 1.0, 0.5), 3)  # Φ((2 − 1.96)/√(0.5 + 0.5²/0.5))
     0.516
     """
-    drifts, weights = place / before + DRIFTS[0] / math.sqrt(before), DRIFTS[1]
-    values = [conditional_power(efficacy, information, place, before, drift) for drift in drifts]
-    return float(weights @ values) / math.sqrt(2 * math.pi)
-
-
-def conditional_power(
-    efficacy: Sequence[float], information: Sequence[float], place: float, before: float, drift: float
-) -> float:
-    """Return the probability that a later Z exceeds its c_j, given that S is at a place now.
-
-    >>> round(conditional_power([1.959964], [1.0], 1.0, 0.5, 2.0), 3)  # Φ((1 + 2·0.5 − 1.96)/√0.5)
-    0.523
-    """
-    # The tilt is relative to the place, whose own probability is 1.
-    scale = math.exp(-drift * place + drift**2 * before / 2)
-    return min(power(efficacy, information, drift, Passage(np.array([place]), np.array([scale]), before)), 1.0)
+    drifts = place / before + DRIFTS[0] / math.sqrt(before)
+    found = conditional_power(efficacy, information, place, before, drifts)
+    return float(DRIFTS[1] @ found) / math.sqrt(2 * math.pi)
 
 
 class Final(NamedTuple):

@@ -17,26 +17,22 @@ Rounds are taken to be exchangeable: patients of later rounds are like those of 
 and asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2021) hold for large m. The exact
 sequence holds for every m, because the rewards have a known range and p a lower limit: the empirical-Bernstein bound of
 Howard, Ramdas, McAuliffe and Sekhon (2021, theorem 4) with their stitched boundary (eq. 10).
-Looks are planned, and their boundaries are those of `boundaries`.
+`looks` has the intervals of planned looks.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from rarely.extend import Array, BoolArray, IntArray
-from rarely.extend.checks import check_choice, check_whole, is_whole, named_arguments, shown
 from rarely.extend.provisional import t_quantile
 from rarely.offpolicy.estimates import Ridge, stages
-from rarely.offpolicy.intervals import Range, check_level
-from rarely.runs.sealed_json import plain_json
-from rarely.study.boundaries import Spending, boundaries, spent
-from rarely.study.errors import InvalidStudy
+from rarely.offpolicy.intervals import Range
 
 MEMORY = 50
 """Rounds over which the running mean of 1/p forgets."""
@@ -46,7 +42,6 @@ ETA, POWER = 2.0, 1.4
 """η and s of the stitched boundary: epochs grow by η, and the k-th gets a share of α that falls as (k + 1)⁻ˢ."""
 ZETA = 3.105548
 """ζ(1.4), rounded up: the shares sum to less than α."""
-MAX_LOOKS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,99 +166,6 @@ def stable_weights(inverse: Array, first: float) -> Array:
         psi[t] = mean
         mean += (value - mean) / MEMORY
     return np.asarray(psi**-0.5)
-
-
-# --- planned looks, and their boundaries
-
-
-@named_arguments
-@dataclass(frozen=True, slots=True)
-class AnalysisPlan:
-    """When a trial is looked at, and how the error is spent on the looks; give it to `Study.create`.
-
-    Parameters
-    ----------
-    rounds
-        The decisions that are planned in all: the last look comes after them.
-    looks
-        The number of looks, at equal distances, or the rounds after which they come.
-    spending
-        "obrien-fleming" spends little on early looks; "pocock" about the same on each.
-    level
-        The level of each interval, for all looks together.
-
-    Examples
-    --------
-    >>> AnalysisPlan(1200).at
-    (240, 480, 720, 960, 1200)
-    >>> AnalysisPlan(1200, looks=[100, 1200], spending="pocock").at
-    (100, 1200)
-    """
-
-    rounds: int
-    looks: int | Sequence[int] = 5
-    spending: Spending = "obrien-fleming"
-    level: float = 0.95
-
-    def __post_init__(self) -> None:
-        check_whole("rounds of an analysis", self.rounds, 2)
-        check_choice("spending", self.spending, Spending)
-        check_level(self.level)
-        if not is_whole(self.looks):
-            looks = list(self.looks) if isinstance(self.looks, Sequence | np.ndarray) else []
-            if not all(is_whole(look) and look > 0 for look in looks) or looks != sorted({*looks, self.rounds}):
-                raise InvalidStudy(
-                    f"looks must be a number, or increasing rounds that end with {self.rounds}; got "
-                    f"{shown(self.looks)}."
-                )
-            object.__setattr__(self, "looks", tuple(int(look) for look in looks))
-        if not 1 <= len(self.at) <= min(MAX_LOOKS, self.rounds):
-            raise InvalidStudy(f"there must be 1 to {MAX_LOOKS} looks, and no more than rounds; got {len(self.at)}.")
-
-    @property
-    def at(self) -> tuple[int, ...]:
-        """The rounds after which the trial is looked at."""
-        if not isinstance(self.looks, int | np.integer):
-            return tuple(self.looks)
-        return tuple(round(self.rounds * look / int(self.looks)) for look in range(1, int(self.looks) + 1))
-
-    def describe(self) -> dict[str, Any]:
-        """Return the plan as JSON: its fields, so that `AnalysisPlan(**description)` is the inverse."""
-        return dict(plain_json(asdict(self)))
-
-
-class Look(NamedTuple):
-    """The interval of a planned look; all looks of an effect hold together with the level of the plan.
-
-    Examples
-    --------
-    >>> Look(round=240, rounds=231, estimate=0.1, low=-0.2, high=0.4, boundary=4.877).high
-    0.4
-    """
-
-    round: int
-    """The decisions after which it comes."""
-    rounds: int
-    """Those with a reward, for which the arms were available."""
-    estimate: float
-    low: float
-    high: float
-    boundary: float
-    """Normal deviations that the error spent on this look leaves; infinite where the rewards give no interval yet."""
-
-
-def planned_looks(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Look]:
-    """Return the intervals of the looks that have come."""
-    at = [look for look in plan.at if look <= decisions]
-    sums = [scores.until(look) for look in at]
-    # No rewards of an arm, or all alike without a range: no interval, and nothing is spent.
-    early = sum(not each.effective > 0 for each in sums)
-    errors = [spent(plan.spending, look / plan.rounds, 1 - plan.level) for look in at[early:]]
-    # A reward may lie at the estimate and add nothing, or move it; information must grow for the integration.
-    times = np.maximum.accumulate([each.information for each in sums[early:]]) * (1 + 1e-9 * np.arange(len(errors)))
-    bounds = [math.inf] * early + boundaries(errors, times.tolist())
-    looks = zip(at, sums, bounds, strict=True)
-    return [Look(at, each.rounds, each.estimate, *each.interval(c), c) for at, each, c in looks]
 
 
 # --- all times

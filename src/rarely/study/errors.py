@@ -5,10 +5,10 @@ from __future__ import annotations
 from rarely import InvalidInput, RarelyError
 
 __all__ = [
-    "ApprovalNeeded", "BrokenStudy", "CheckpointWarning", "ClockAhead", "FallbackWarning", "InvalidId",
-    "InvalidStorage", "InvalidStudy", "NewerSchema", "NotDelivered", "RequestRefused", "ServiceUnavailable",
-    "StaleTrainer", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists", "StudyFailed",
-    "StudyFull", "StudyPinned", "UnknownDecision", "UnknownPart", "UnknownStudy",
+    "ApprovalNeeded", "BrokenStudy", "CheckpointWarning", "ClockAhead", "EnrolmentClosed", "FallbackWarning",
+    "InvalidId", "InvalidStorage", "InvalidStudy", "NewerSchema", "NotDelivered", "RequestRefused",
+    "ServiceUnavailable", "StaleTrainer", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists",
+    "StudyFailed", "StudyFull", "StudyPinned", "UnknownDecision", "UnknownPart", "UnknownStudy",
 ]  # fmt: skip
 
 
@@ -54,6 +54,10 @@ class StudyBusy(StudyError, RuntimeError):
 
 class StaleTrainer(StudyError, RuntimeError):
     """A trained version whose lease was taken over, or whose parent is no longer in use."""
+
+
+class EnrolmentClosed(StudyError, RuntimeError):
+    """A new decision of a trial that takes no further patients, or of arms that do not."""
 
 
 class StudyPinned(StudyError, RuntimeError):

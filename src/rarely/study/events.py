@@ -22,7 +22,9 @@ from rarely.extend.checks import shown
 from rarely.extend.provisional import plain
 from rarely.study.errors import BrokenStudy, InvalidId
 
-SpecialKind = Literal["create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock"]
+SpecialKind = Literal[
+    "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock", "look", "close"
+]
 EventKind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | SpecialKind
 SPECIALS: tuple[SpecialKind, ...] = get_args(SpecialKind)
 """The rare kinds: all except decisions, rewards and cuts."""
@@ -242,6 +244,9 @@ class Position:
     """The event of the version that awaits approval."""
     offset: int = 0
     """Microseconds by which the record's times are ahead of the clock since `Study.repair_clock`."""
+    closed: tuple[int, ...] = ()
+    """Arms that get no further patients."""
+    enrolling: bool = True
 
     @property
     def last(self) -> tuple[int, str, int]:
@@ -272,4 +277,9 @@ class Position:
             return {"candidate": event.seq}
         if kind == "dismissed":
             return {"candidate": None}
+        if kind == "close":
+            arm = content["arm"]
+            return {"enrolling": False} if arm is None else {"closed": (*self.closed, arm)}
+        if kind == "look":
+            return {}
         return {"offset": content["offset"]} if kind == "clock" else {"pinned": kind == "pin"}

@@ -463,7 +463,9 @@ class Session:
         answers: dict[str, Answer | RarelyError]
         answers = {id: answer_of(event, self.settings.arms) for id, event in recorded.items()}
         events: list[Event] = []
-        answers |= self._decide_new(list(new.values()), signature, events)
+        opened = {id: self._opened(question) for id, question in new.items()}
+        answers |= {id: each for id, each in opened.items() if isinstance(each, RarelyError)}
+        answers |= self._decide_new([each for each in opened.values() if isinstance(each, Question)], signature, events)
         tables.append(*events)
         results: list[Any] = []
         for question in questions:
@@ -479,6 +481,21 @@ class Session:
                 advice = "The same request gets the same answer; a new request needs a new id."
                 results.append(errors.StudyConflict(conflict + advice))
         return results
+
+    def _opened(self, question: Question) -> Question | errors.EnrolmentClosed:
+        """Return a new question without the arms that get no further patients, or why it cannot be decided."""
+        position, names = self.position, self.settings.arms or ()
+        if not position.enrolling:
+            return errors.EnrolmentClosed(f"study {self.name!r} takes no further patients: its enrolment was closed.")
+        if not position.closed:
+            return question
+        kept = question.present.copy()
+        kept[list(position.closed)] = False
+        if not kept.any():
+            shut = ", ".join(names[arm] for arm in position.closed)
+            return errors.EnrolmentClosed(f"no arm of this request is open; closed are: {shut}.")
+        numbers = question.numbers if self.settings.blocks is not None else question.numbers[kept[question.present]]
+        return replace(question, present=kept, numbers=numbers)
 
     def _decide_new(
         self, questions: list[Question], signature: dict[str, str], events: list[Event]
@@ -681,7 +698,9 @@ class Session:
                 raise ValueError("its rows were altered or damaged")
         saved = archive.parse(io.BytesIO(rows[-1][4]), "its state")
         mark = saved.header.pop("checkpoint")
-        position = Position(**mark["position"] | {"deliveries": tuple(map(tuple, mark["position"]["deliveries"]))})
+        known = mark["position"]
+        lists = {"deliveries": tuple(map(tuple, known["deliveries"])), "closed": tuple(known.get("closed", ()))}
+        position = Position(**known | lists)
         with self.reading() as tables:
             last = tables.event(position.seq)
         if mark["sha256"] != sha256 or rows[-1][1] != position.seq or last is None or last.hash != position.head:

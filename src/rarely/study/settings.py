@@ -15,9 +15,9 @@ from rarely import ArmBlocks, InvalidInput, InvalidReward, Policy
 from rarely.extend import Described
 from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
 from rarely.extend.provisional import POLICIES
-from rarely.study.effects import AnalysisPlan
 from rarely.study.errors import BrokenStudy, InvalidStudy
 from rarely.study.events import check_id
+from rarely.study.plan import AnalysisPlan
 from rarely.study.trial import Stage, check_stages
 
 FORMAT = 1
@@ -158,6 +158,13 @@ class StudySettings:
             raise InvalidStudy(f"stages must be a list of at least one Stage; got {shown(self.stages)}.")
         check_stages(self.stages, self.arms)
 
+    def check_subgroups(self, dim: int) -> None:
+        """Refuse a registered subgroup by a covariate that decisions do not have."""
+        width = dim if self.blocks is None else self.blocks.rows.dim
+        for name, (column, *_) in ((self.plan and self.plan.subgroups) or {}).items():
+            if column >= width:
+                raise InvalidStudy(f"subgroup {name!r} has covariate {column}; covariates are 0 to {width - 1}.")
+
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON."""
         described: dict[str, Any] = {"format": FORMAT, "control": self.control, "rewards": self.rewards.describe()}
@@ -173,6 +180,8 @@ class StudySettings:
         try:
             if description["format"] != FORMAT:
                 raise InvalidInput(f"its format is {description['format']!r}")
+            if description.get("plan"):  # those registered with 0.3 had no comparisons
+                description = description | {"plan": {"comparisons": "each"} | description["plan"]}
             return cls(description["arms"], control=description["control"], **_values(description))
         except (InvalidInput, KeyError, TypeError, ValueError) as error:
             raise BrokenStudy(f"the settings of the study cannot be read ({error}). Use a backup.") from error

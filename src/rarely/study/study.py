@@ -15,12 +15,13 @@ from rarely.extend.checks import check_choice, is_whole, shown
 from rarely.extend.provisional import facts_table
 from rarely.logs import DecisionLog, write_log
 from rarely.study import audit, versions
+from rarely.study.acts import close, take_look
 from rarely.study.analysis import Analysis, analyse
 from rarely.study.audit import Replay, Status, Verification
 from rarely.study.decision import Answer, DecisionRecord, Request, Requests, read_request, record_of
-from rarely.study.effects import AnalysisPlan
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
+from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow, open_storage
@@ -112,6 +113,7 @@ class Study:
         arguments: dict[str, Any] = {"arms": arms, "blocks": blocks, "rewards": rewards, "stages": stages}
         arguments |= {"control": control, "plan": plan}
         settings = StudySettings(**{name: value for name, value in arguments.items() if value is not None})
+        settings.check_subgroups(getattr(policy, "dim", 0))
         if "/" in check_id(name, "the name of a study") or not name.strip("."):
             raise InvalidId(f"the name of a study is part of addresses: no / in it, and not only dots; got {name!r}.")
         fields = check_signature(actor, reason)
@@ -514,7 +516,7 @@ class Study:
         write_log(log, path, notes | {"actor": [record.actor for record in records]})
         return log
 
-    def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None) -> Analysis:
+    def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None, as_of: Any = None) -> Analysis:
         """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.
 
         Raises `InvalidStudy` if arms have no names, or an available arm had the probability 0 in some decision.
@@ -524,8 +526,36 @@ class Study:
         plan, control
             The looks and the arm to compare with; by default those that the study was created with. Others are listed
             among the deviations.
+        as_of
+            What was known then: a day or a moment such as "2026-11-18" (UTC), a `datetime`, or the number of an event.
         """
-        return analyse(self._session, plan=plan, control=control)
+        return analyse(self._session, plan=plan, control=control, as_of=as_of)
+
+    # --- acts of a trial
+
+    def look(self, *, actor: str, reason: str = "") -> Analysis:
+        """Take the next planned look with what is known now, record it, and return the analysis with it.
+
+        Intervals, boundaries and the share of the error are frozen: later analyses show the look as it was, and what
+        later outcomes would have made of it beside it. After the end of enrolment it is the final look, whose outcomes
+        include those that came after the decision to stop (overrunning). Raises `InvalidStudy` if no look is due.
+        """
+        return take_look(self._session, _signed_by_person(actor, reason))
+
+    def close_arm(self, arm: str, *, actor: str, approved_by: str, reason: str = "") -> None:
+        """Give an arm no further patients; those that it has stay in the analysis.
+
+        `approved_by` names a second person. Raises `ApprovalNeeded` without one, and `InvalidStudy` if the arm is
+        unknown, closed already or the last one.
+        """
+        close(self._session, arm, approved_by, _signed_by_person(actor, reason))
+
+    def close_enrolment(self, *, actor: str, approved_by: str, reason: str = "") -> None:
+        """Take no further patients: new decisions raise `EnrolmentClosed`, and the final look may be taken.
+
+        Outcomes of those enrolled are still accepted. `approved_by` names a second person, as in `close_arm`.
+        """
+        close(self._session, None, approved_by, _signed_by_person(actor, reason))
 
     # --- audits
 
@@ -561,7 +591,7 @@ class Study:
 
 def _signed_by_person(actor: str, reason: str) -> dict[str, str]:
     if not actor:
-        raise InvalidStudy("approve, dismiss and repair_clock must say who decides: actor='name'.")
+        raise InvalidStudy("a person's act must say who decides: actor='name'.")
     return check_signature(actor, reason)
 
 

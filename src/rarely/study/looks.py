@@ -1,0 +1,198 @@
+"""Planned looks at the effects of a trial: intervals, what was shown, what to expect, and what is said at the end.
+
+    θ̂, Z    estimate and its distance from 0, in units in which the look's boundary is the end of its interval
+    e       θ̂/Z, the standard error in these units; I = 1/e² is the information about θ, and Z = S/√I with drift θ
+
+A cut is what was known of an effect at a look. A look depends on its cut and on those before it alone: later outcomes
+change neither its interval nor its boundary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rarely.offpolicy.intervals import Range, cut
+from rarely.study.boundaries import (
+    Final,
+    boundaries,
+    conditional_power,
+    final,
+    futility,
+    predictive_power,
+    spent,
+)
+from rarely.study.effects import Scores, Summary
+from rarely.study.plan import AnalysisPlan
+
+EVERYTHING: Range = (-math.inf, math.inf)
+
+
+class Cut(NamedTuple):
+    """What was known of an effect at a look."""
+
+    round: int
+    """The decisions that had been made."""
+    fraction: float
+    """The share of the planned information: rewards that had come, of the rounds planned; 1 at the last look."""
+    summary: Summary
+
+
+class Look(NamedTuple):
+    """The interval of a look; all looks of an effect hold together with the level of its comparison.
+
+    Examples
+    --------
+    >>> Look(round=240, rounds=231, estimate=0.1, low=-0.2, high=0.4, boundary=4.877).high
+    0.4
+    """
+
+    round: int
+    """The decisions after which it came."""
+    rounds: int
+    """Those with a reward, for which the arms were available."""
+    estimate: float
+    low: float
+    high: float
+    boundary: float
+    """Normal deviations that the error spent on this look leaves; infinite where the rewards give no interval yet."""
+    fraction: float = 1.0
+    """The share of the planned information that it used."""
+    error: float = math.inf
+    """The standard error, in units in which the boundary is the end of the interval."""
+    event: int = 0
+    """The event that recorded the look when it was taken; 0 if it was computed afterwards."""
+    later: tuple[int, float, float, float] | None = None
+    """What outcomes that came later would have made of a look on record: rewards, estimate, low and high."""
+
+    @property
+    def z(self) -> float:
+        """The distance of the estimate from 0, in standard errors."""
+        return self.estimate / self.error if math.isfinite(self.error) else 0.0
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether it shows a difference."""
+        return not self.low <= 0 <= self.high
+
+
+class Outlook(NamedTuple):
+    """What is to be expected of an effect after a look.
+
+    Examples
+    --------
+    >>> Outlook(futility=0.3, trend=0.41, planned=0.82, predictive=0.45).planned
+    0.82
+    """
+
+    futility: float
+    """Z below which the trial would hardly show the planned effect; not binding, and NaN without such an effect."""
+    trend: float
+    """The probability of a later look that shows an effect above 0, if the estimate is right."""
+    planned: float
+    """The same if the planned effect is right; NaN without one."""
+    predictive: float
+    """The same averaged over what may be right, by the estimate and its error alone."""
+
+
+def cuts_of(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Cut]:
+    """Return the planned looks that have come, with what is known now of their rounds."""
+    return [Cut(at, at / plan.rounds, scores.until(at)) for at in plan.at if at <= decisions]
+
+
+def looks_of(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Range = EVERYTHING) -> list[Look]:
+    """Return the intervals of looks that hold together with probability 1 − alpha, within the possible values."""
+    # No rewards of an arm, or all alike without a range: no interval, and nothing is spent.
+    early = sum(not each.summary.effective > 0 for each in cuts)
+    errors = [spent(plan.spending, min(each.fraction, 1.0), alpha) for each in cuts[early:]]
+    errors = np.maximum.accumulate(errors).tolist() if errors else []
+    # A reward may lie at the estimate and add nothing, or move it; information must grow for the integration.
+    known = [each.summary.information for each in cuts[early:]]
+    times = np.maximum.accumulate(known) * (1 + 1e-9 * np.arange(len(known))) if known else np.zeros(0)
+    bounds = [math.inf] * early + boundaries(errors, times.tolist())
+    return [_look(each, c, within) for each, c in zip(cuts, bounds, strict=True)]
+
+
+def planned_looks(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Look]:
+    """Return the intervals of the looks that have come, of one comparison with the whole error of the plan."""
+    return looks_of(cuts_of(scores, plan, decisions), plan, 1 - plan.level)
+
+
+def _look(known: Cut, boundary: float, within: Range) -> Look:
+    low, high = known.summary.interval(boundary)
+    error = (high - low) / (2 * boundary) if math.isfinite(high) else math.inf
+    # No mean or difference of rewards exceeds their range.
+    estimate = float(np.clip(known.summary.estimate, *within))
+    ends = cut((low, high), within)
+    return Look(known.round, known.summary.rounds, estimate, *ends, boundary, known.fraction, error)
+
+
+def share_of(plan: AnalysisPlan, comparisons: int) -> float:
+    """Return the error that each of some registered comparisons has to begin with."""
+    return (1 - plan.level) / (comparisons if plan.comparisons == "holm" else 1)
+
+
+def shown_at(comparisons: Sequence[Sequence[Cut]], plan: AnalysisPlan) -> list[int | None]:
+    """Return for each registered comparison the first look that showed a difference, counted from 0; None if none did.
+
+    Closed testing by Bonferroni's shares at every look (Maurer and Bretz, 2013), so that all of them together err with
+    probability 1 − level, whatever their correlation; of those in order, each waits for the one before it.
+    """
+    found: list[int | None] = [None] * len(comparisons)
+    for place in range(max(map(len, comparisons), default=0)):
+        again = True
+        while again:
+            open_ = [i for i, look in enumerate(found) if look is None]
+            tested = open_[:1] if plan.comparisons == "ordered" else open_
+            alpha, again = (1 - plan.level) / (max(len(open_), 1) if plan.comparisons == "holm" else 1), False
+            for i in tested:
+                looks = looks_of(comparisons[i][: place + 1], plan, alpha)
+                if len(looks) > place and looks[place].excludes_zero:
+                    found[i], again = place, plan.comparisons != "each"
+    return found
+
+
+def _information(looks: Sequence[Look]) -> list[float]:
+    """Return 1/e² of the looks with an interval, increasing."""
+    known = np.maximum.accumulate([look.error**-2 for look in looks])
+    return (known * (1 + 1e-9 * np.arange(len(known)))).tolist() if len(known) else []
+
+
+def outlook_of(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> Outlook | None:
+    """Return what is to be expected after the last of these looks; None if it has no interval, or is the last one."""
+    clear = [look for look in looks if math.isfinite(look.error)]
+    later = [at / plan.rounds for at in plan.at if at > looks[-1].round] if looks else []
+    if not clear or clear[-1] is not looks[-1] or not later:
+        return None
+    last, information = clear[-1], _information(clear)
+    bounds, drift = [look.boundary for look in clear], plan.effect or math.nan
+    stop = math.nan
+    if plan.effect is not None:
+        errors = [spent(plan.spending, look.fraction, 2 * (1 - plan.power)) / 2 for look in clear]
+        stop = futility(errors, information, bounds, drift)[-1]
+    v = information[-1]
+    ahead = [v * max(share / last.fraction, 1.0 + 1e-6 * (i + 1)) for i, share in enumerate(later)]
+    errors = [spent(plan.spending, look.fraction, alpha) for look in clear]
+    errors += [spent(plan.spending, share, alpha) for share in later]
+    c = boundaries(np.maximum.accumulate(errors).tolist(), [*information, *ahead])[len(clear) :]
+    place = last.z * math.sqrt(v)
+    trend, planned = conditional_power(c, ahead, place, v, [last.estimate, 0.0 if math.isnan(drift) else drift])
+    expected = predictive_power(c, ahead, place, v)
+    return Outlook(stop, float(trend), float(planned) if plan.effect else math.nan, expected)
+
+
+def final_of(looks: Sequence[Look], alpha: float) -> Final | None:
+    """Return what the last look says by the order of stages, as if the trial had stopped where the effect was shown.
+
+    Looks between that one and the last are left out: outcomes that came after the decision to stop, which are
+    overrunning, replace those of the look that made it (Whitehead, 1992). None without an interval.
+    """
+    clear = [look for look in looks if math.isfinite(look.error)]
+    if not clear:
+        return None
+    stop = next((place for place, look in enumerate(clear) if look.excludes_zero), len(clear) - 1)
+    used = [*clear[:stop], clear[-1]]
+    return final(used[-1].z, [look.boundary for look in used[:-1]], _information(used), alpha)

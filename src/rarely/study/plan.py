@@ -1,0 +1,122 @@
+"""The plan of a trial's analysis: when it is looked at, which errors may be made, and the document that says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from rarely.extend.checks import as_number, check_choice, check_positive, check_whole, is_whole, named_arguments, shown
+from rarely.offpolicy.intervals import check_level
+from rarely.runs.sealed_json import plain_json
+from rarely.study.boundaries import Spending
+from rarely.study.errors import InvalidStudy
+from rarely.study.events import canonical, digest
+
+Comparisons = Literal["holm", "ordered", "each"]
+MAX_LOOKS = 100
+Ends = tuple[int, float | None, float | None]
+"""A covariate by its number, and where a subgroup begins and ends, its end not included; None for no end."""
+
+
+@named_arguments
+@dataclass(frozen=True, slots=True)
+class AnalysisPlan:
+    """When a trial is looked at, and how the error is spent on the looks; give it to `Study.create`.
+
+    Parameters
+    ----------
+    rounds
+        The decisions that are planned in all: the last look comes after them.
+    looks
+        The number of looks, at equal distances, or the rounds after which they come.
+    spending
+        "obrien-fleming" spends little on early looks; "pocock" about the same on each.
+    level
+        1 − level is the probability of showing, at any look, a difference from the control arm that does not exist.
+    comparisons
+        How that holds for several arms. "holm": for all of them together, by closed testing: each of m comparisons has
+        an m-th of the error, and what was shown leaves its share to the others. "ordered": for all together, each with
+        the whole error, but only after those before it, in the order of the arms, were shown. "each": for each alone.
+    effect
+        The smallest difference that matters, above 0: for boundaries of futility, and for conditional power.
+    power
+        The probability of showing such a difference that boundaries of futility leave.
+    subgroups
+        Registered subgroups by name: a covariate's number, and where the group begins and ends, None for no end.
+    estimand
+        What is estimated, of whom, and what happens to those without an outcome, in words, for the document.
+
+    Examples
+    --------
+    >>> AnalysisPlan(1200).at
+    (240, 480, 720, 960, 1200)
+    >>> AnalysisPlan(1200, looks=[100, 1200], spending="pocock").at
+    (100, 1200)
+    """
+
+    rounds: int
+    looks: int | Sequence[int] = 5
+    spending: Spending = "obrien-fleming"
+    level: float = 0.95
+    comparisons: Comparisons = "holm"
+    effect: float | None = None
+    power: float = 0.8
+    subgroups: Mapping[str, Ends] | None = None
+    estimand: str = ""
+
+    def __post_init__(self) -> None:
+        check_whole("rounds of an analysis", self.rounds, 2)
+        check_choice("spending", self.spending, Spending)
+        check_choice("comparisons", self.comparisons, Comparisons)
+        check_level(self.level)
+        if self.effect is not None:
+            check_positive("effect", self.effect, "because it is the smallest difference that matters")
+        if not 0 < as_number(self.power) < 1:
+            raise InvalidStudy(f"power must be a number between 0 and 1; got {shown(self.power)}.")
+        if not is_whole(self.looks):
+            looks = list(self.looks) if isinstance(self.looks, Sequence | np.ndarray) else []
+            if not all(is_whole(look) and look > 0 for look in looks) or looks != sorted({*looks, self.rounds}):
+                raise InvalidStudy(
+                    f"looks must be a number, or increasing rounds that end with {self.rounds}; got "
+                    f"{shown(self.looks)}."
+                )
+            object.__setattr__(self, "looks", tuple(int(look) for look in looks))
+        if not 1 <= len(self.at) <= min(MAX_LOOKS, self.rounds):
+            raise InvalidStudy(f"there must be 1 to {MAX_LOOKS} looks, and no more than rounds; got {len(self.at)}.")
+        if self.subgroups is not None:
+            object.__setattr__(self, "subgroups", _read_subgroups(self.subgroups))
+
+    @property
+    def at(self) -> tuple[int, ...]:
+        """The rounds after which the trial is looked at."""
+        if not isinstance(self.looks, int | np.integer):
+            return tuple(self.looks)
+        return tuple(round(self.rounds * look / int(self.looks)) for look in range(1, int(self.looks) + 1))
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 of the plan's fields, which the document and every look on record name."""
+        return digest(canonical(self.describe()))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the plan as JSON: its fields, so that `AnalysisPlan(**description)` is the inverse."""
+        return dict(plain_json(asdict(self)))
+
+
+def _read_subgroups(subgroups: Any) -> dict[str, Ends]:
+    """Return subgroups with whole covariates and ordered ends; refuse any other."""
+    read: dict[str, Ends] = {}
+    for name, ends in subgroups.items() if isinstance(subgroups, Mapping) else [("", subgroups)]:
+        column, least, below = ends if isinstance(ends, Sequence) and len(ends) == 3 else (-1, None, None)
+        low, high = -math.inf if least is None else as_number(least), math.inf if below is None else as_number(below)
+        if not name or not is_whole(column) or column < 0 or not low < high or (math.isinf(low) and math.isinf(high)):
+            raise InvalidStudy(
+                "subgroups must be names with a covariate's number, where the group begins and where it ends, such as "
+                f"{{'older': (0, 65.0, None)}}; got {shown(subgroups)}."
+            )
+        read[str(name)] = (int(column), None if least is None else low, None if below is None else high)
+    return read

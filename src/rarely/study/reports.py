@@ -1,0 +1,216 @@
+"""The analysis of a trial as text, Markdown and a page: the same tables and sentences in all of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from rarely import InvalidInput
+from rarely.pages.grid import Grid
+
+if TYPE_CHECKING:
+    from rarely.study.analysis import Analysis, Effect
+
+FEW = 30
+"""Rounds that a variance must rest on before a normal approximation is trusted without a note."""
+SHOWN = 12
+"""Covariates in the table of balance."""
+LATER = "with later outcomes: estimate, interval, rewards"
+EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
+EFFECTS += ["rewards", "missing", "bound for missing"]
+PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
+CAPTION = (
+    "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
+    "the dotted line is no difference."
+)
+
+
+def text_of(analysis: Analysis) -> str:
+    """Return the analysis as text for a console."""
+    lines = [f"{analysis.study}: {analysis.decisions} decisions, {analysis.rewards} rewards"]
+    lines += [*answers_of(analysis), *advice_of(analysis)]
+    tables = {title: grid.lines() for title, grid in tables_of(analysis).items()}
+    tables[PROTOCOL] = [f"{what}: {value}" for what, value in analysis.protocol.items()]
+    tables |= {"Deviations": list(analysis.deviations) or ["None."], "Notes": list(analysis.notes)}
+    for title, body in tables.items():
+        lines += ["", title, *body]
+    return "\n".join(lines)
+
+
+def markdown_of(analysis: Analysis) -> str:
+    """Return the analysis as Markdown."""
+    return _rendered("analysis.md", analysis)
+
+
+def tables_of(analysis: Analysis) -> dict[str, Grid]:
+    """Return the tables by their titles."""
+    plan, level = analysis.plan, f"{100 * analysis.plan.level:g} %"
+    looks = [
+        [
+            *(effect.name, str(look.round), str(look.rounds), _number(look.estimate), _range(look.low, look.high)),
+            *(_number(look.boundary), "yes" if look.excludes_zero else "no", str(look.event or "–")),
+            "–" if look.later is None else f"{_number(look.later[1])} ({_range(*look.later[2:])}), {look.later[0]}",
+        ]
+        for effect in analysis.contrasts
+        for look in effect.looks
+    ]
+    registered = [effect for effect in analysis.contrasts if effect.registered]
+    outlooks = [
+        [effect.name, _number(effect.looks[-1].z), *map(_number, effect.outlook)]
+        for effect in registered
+        if effect.outlook is not None
+    ]
+    finals = [
+        [effect.name, _number(each.median), _range(each.low, each.high), _p(each.p), _share(effect.tipping)]
+        for effect in registered
+        if (each := effect.final) is not None
+    ]
+    stages = [
+        [row.stage, row.name, str(row.rounds), str(row.missing), _number(row.estimate), _range(row.low, row.high)]
+        for row in analysis.stages
+    ]
+    balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
+    heads: dict[str, tuple[Any, Any, int]] = {
+        "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
+        "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
+        f"Looks ({plan.spending}, {len(plan.at)} planned)": (
+            ("", "after decision", "rewards", "estimate", "interval", "boundary", "excludes 0", "event", LATER),
+            looks,
+            1,
+        ),
+        "Outlook": (("", "Z", "futility below", "power by trend", "as planned", "predictive"), outlooks, 1),
+        "Final estimates (in the order of stages)": (
+            ("", "median-unbiased", "interval", "p, two-sided", "tipping point of missing rewards"),
+            finals,
+            1,
+        ),
+        "Stages and subgroups": (
+            ("stage", "", "rewards", "missing", "estimate", f"{level}, this stage alone"),
+            stages,
+            2,
+        ),
+        BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
+        PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
+    }
+    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]}
+
+
+def _row(effect: Effect) -> list[str]:
+    look = effect.looks[-1] if effect.looks else None
+    last = ["–", "–"] if look is None else [_number(look.estimate), _range(look.low, look.high)]
+    now = [_number(effect.estimate), _range(effect.low, effect.high), _range(effect.exact_low, effect.exact_high)]
+    counts = [str(effect.rounds), str(effect.missing), _range(effect.bound_low, effect.bound_high)]
+    return [effect.name + ("" if effect.registered else " (exploratory)"), *last, *now, *counts]
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "–"
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else "–"
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%} of the way to the worst"
+
+
+def answers_of(analysis: Analysis) -> list[str]:
+    """Return which arms were shown to be better than the control arm, by how much and how sure, a sentence each."""
+    return [_answer(effect, analysis) for effect in analysis.contrasts if effect.registered]
+
+
+def _answer(effect: Effect, analysis: Analysis) -> str:
+    low, high, estimate, when = effect.low, effect.high, effect.estimate, "by the anytime interval: no look has come"
+    level, difference = analysis.plan.level, not low <= 0 <= high
+    if effect.looks:
+        look = effect.looks[-1]
+        low, high, estimate, when = look.low, look.high, look.estimate, f"at the look after decision {look.round}"
+        level, difference = effect.level, effect.shown is not None
+    if effect.effective < FEW and not difference and not effect.exact_low <= 0 <= effect.exact_high:
+        low, high, estimate, when = (
+            effect.exact_low,
+            effect.exact_high,
+            effect.estimate,
+            "by the exact anytime interval",
+        )
+        level, difference = analysis.plan.level, True
+    if not math.isfinite(estimate):
+        return f"{effect.arm} and {effect.against} cannot be compared yet."
+    said = f"{_number(estimate)} ({100 * level:.4g} % interval {_range(low, high)}), {when}."
+    if not difference:
+        return f"No difference between {effect.arm} and {effect.against} is shown: {said}"
+    if effect.shown is not None and effect.shown < len(effect.looks) - 1:
+        said += f" First shown at the look after decision {effect.looks[effect.shown].round}."
+    return f"{effect.arm} is {'better' if estimate > 0 else 'worse'} than {effect.against}: {said}"
+
+
+def advice_of(analysis: Analysis) -> list[str]:
+    """Return whether to stop or to continue, a sentence for each registered comparison whose trial goes on."""
+    going = [effect for effect in analysis.contrasts if effect.registered and effect.looks and not effect.final]
+    return [f"{effect.name}: {_advice(effect)}" for effect in going if not (effect.closed or analysis.ended)]
+
+
+def _advice(effect: Effect) -> str:
+    look, outlook = effect.looks[-1], effect.outlook
+    if effect.shown is not None:
+        kind = "efficacy" if effect.looks[effect.shown].estimate > 0 else "harm"
+        return (
+            f"stop for {kind}; the boundary was crossed at the look after decision {effect.looks[effect.shown].round}."
+        )
+    if outlook is None:
+        return "cannot tell: the rewards give no interval yet."
+    chances = f"the trend leads to a crossing with probability {outlook.trend:.0%}"
+    if not math.isnan(outlook.planned):
+        chances += f", the planned effect with {outlook.planned:.0%}"
+    if look.z < outlook.futility:
+        return f"stop for futility (not binding); Z is {look.z:.2f}, below {outlook.futility:.2f}, and {chances}."
+    return f"continue; {chances}."
+
+
+def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", live: bool = False) -> str:
+    """Return the analysis as one HTML page; or, of a study that has none, why it was refused."""
+    chart = "" if analysis is None else _chart(analysis)
+    return _rendered("analysis.html", analysis, chart=chart, study=study, refused=refused, live=live, caption=CAPTION)
+
+
+def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
+    try:
+        from rarely.pages.page import render
+    except ImportError:
+        raise InvalidInput("a report needs jinja2: pip install jinja2.") from None
+    tables = [] if analysis is None else list(tables_of(analysis).items())
+    titled = [(f"table-{place}", title, grid) for place, (title, grid) in enumerate(tables)]
+    contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]
+    contents += [("deviations", "Deviations"), ("notes", "Notes")] if analysis is not None else []
+    answers = [] if analysis is None else [*answers_of(analysis), *advice_of(analysis)]
+    return render(
+        "rarely.study", template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context
+    )
+
+
+def _chart(analysis: Analysis) -> Any:
+    """Draw the intervals of all contrasts with the control arm, or of all contrasts if there is none."""
+    from rarely.pages.svg import Chart
+
+    effects = [effect for effect in analysis.contrasts if effect.registered] or analysis.contrasts
+    bars = [
+        [*((look.estimate, look.low, look.high) for look in each.looks), (each.estimate, each.low, each.high)]
+        for each in effects
+    ]
+    ends = [end for each in bars for bar in each for end in bar if math.isfinite(end)]
+    if not ends:
+        return ""
+    chart = Chart("intervals of contrasts over looks", (-0.6, len(effects) - 0.4), (min(0, *ends), max(0, *ends)))
+    chart.ticks = [(place, effect.name) for place, effect in enumerate(effects)]
+    chart.level(0.0)
+    for place, each in enumerate(bars):
+        for i, (estimate, low, high) in enumerate(each):
+            x = place + 0.8 * ((i + 0.5) / len(each) - 0.5)
+            chart.line([x, x], [low, high], place, dashed=i == len(each) - 1)
+            chart.point(x, estimate, place)
+    return chart.svg()
