@@ -55,7 +55,10 @@ def test_rows_cannot_be_changed_or_deleted(make, table):
     study = make()
     play(study, 0, 3)
     study.update()
-    column = {"rarely_schema": "rarely", "rarely_studies": "name", "rarely_leases": "holder"}.get(table, "sha256")
+    with study._session.storage.writing("trial") as tables:
+        tables.run("INSERT INTO rarely_erasures VALUES (1, 'other', 0, 'ann', '', 0, '')")
+    columns = {"rarely_schema": "rarely", "rarely_studies": "name", "rarely_leases": "holder"}
+    column = (columns | {"rarely_erasures": "name"}).get(table, "sha256")
     column = "body" if table == "rarely_events" else column
     for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {column} = 'x'"):
         with pytest.raises(StudyError, match="never changed"), study._session.storage.writing("trial") as tables:

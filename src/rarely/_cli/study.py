@@ -168,6 +168,18 @@ def restore_command(
     console.print(escape(f"restored: {', '.join(Study.restore(backup, storage))}"))
 
 
+@study_app.add("upgrade", "sqlite:///trial.db — what would be done", "sqlite:///trial.db before-upgrade.db")
+def upgrade_command(
+    storage: Storage, backup: Annotated[Path | None, typer.Argument(help="A new file for a backup first.")] = None
+) -> None:
+    """Bring a database of an earlier version to this one; without a file for the backup, say what it takes."""
+    from rarely.study import Study
+
+    steps = Study.upgrade(storage, backup)
+    said = [f"{'done' if backup else 'to do'}: {step}" for step in steps] or ["nothing to do"]
+    console.print(escape("\n".join(said)))
+
+
 @study_app.add("repair-clock", 'sqlite:///trial.db --actor ann --reason "the clock was five years ahead on Monday"')
 def repair_clock_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
     """Let the record's time pass again after a run whose clock was wrong, or confirm the clock after a long pause."""

@@ -6,7 +6,7 @@ from rarely import InvalidInput, RarelyError
 
 __all__ = [
     "ApprovalNeeded", "BrokenStudy", "CheckpointWarning", "ClockAhead", "EnrolmentClosed", "FallbackWarning",
-    "InvalidId", "InvalidStorage", "InvalidStudy", "NewerSchema", "NotDelivered", "RequestRefused",
+    "InvalidId", "InvalidStorage", "InvalidStudy", "NewerSchema", "NotDelivered", "OlderSchema", "RequestRefused",
     "ServiceUnavailable", "StaleTrainer", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists",
     "StudyFailed", "StudyFull", "StudyPinned", "UnknownDecision", "UnknownPart", "UnknownStudy",
 ]  # fmt: skip
@@ -90,6 +90,10 @@ class UnknownPart(StudyError, LookupError):
 
 class NewerSchema(StudyError, RuntimeError):
     """A database written by a later version of rarely."""
+
+
+class OlderSchema(StudyError, RuntimeError):
+    """A database written by an earlier version of rarely, which must be upgraded, or exported there."""
 
 
 class ServiceUnavailable(StudyError, ConnectionError):

@@ -15,7 +15,7 @@ from rarely import ArmBlocks, InvalidInput, InvalidReward, Policy
 from rarely.extend import Described
 from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
 from rarely.extend.provisional import POLICIES
-from rarely.study.errors import BrokenStudy, InvalidStudy
+from rarely.study.errors import BrokenStudy, InvalidStudy, NewerSchema
 from rarely.study.events import check_id
 from rarely.study.plan import AnalysisPlan
 from rarely.study.trial import Stage, check_stages
@@ -179,7 +179,10 @@ class StudySettings:
         """Return the settings that `describe` described."""
         try:
             if description["format"] != FORMAT:
-                raise InvalidInput(f"its format is {description['format']!r}")
+                raise NewerSchema(
+                    f"the settings of the study have format {description['format']!r}; this version reads format "
+                    f"{FORMAT}. Use the version of rarely that wrote them."
+                )
             if description.get("plan"):  # those registered with 0.3 had no comparisons
                 description = description | {"plan": {"comparisons": "each"} | description["plan"]}
             return cls(description["arms"], control=description["control"], **_values(description))

@@ -25,6 +25,7 @@ from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow, open_storage
+from rarely.study.storage.upgrade import upgrade
 from rarely.study.tell import Receipt, Tell, Tells, read_tell, receive, rewards_to_learn
 from rarely.study.trial import Stage
 from rarely.study.versions import Job, Trained, candidate_of, check_open, train
@@ -587,6 +588,14 @@ class Study:
     def restore(backup: str | os.PathLike[str], storage: str) -> list[str]:
         """Copy all studies of a backup into an empty database, check them there, and return their names."""
         return audit.restore(os.fspath(backup), storage)
+
+    @staticmethod
+    def upgrade(storage: str, backup: str | os.PathLike[str] | None = None) -> list[str]:
+        """Bring a database of an earlier version to the schema of this one, and return the steps.
+
+        A backup is written first. Without a name for it nothing is changed: the steps are those that would be taken.
+        """
+        return upgrade(open_storage(storage), backup)
 
 
 def _signed_by_person(actor: str, reason: str) -> dict[str, str]:

@@ -112,12 +112,25 @@ class Database(ABC):
                 create_tables(self.execute, self.dialect)
         self.check()
 
+    @abstractmethod
+    def backup(self, path: str) -> None:
+        """Copy the whole database, as of one moment, to a new SQLite file, while others write."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection."""
+
     def check(self) -> None:
         """Refuse a database without studies, or with those of another version of rarely."""
         with self.reading():
-            if lack := self._lack():
-                raise InvalidStorage(f"{self.url} {lack}. Check the name, or create a study: rarely study create.")
-            check_schema(self.url, self.execute("SELECT max(version) FROM rarely_schema")[0][0])
+            check_schema(self.url, *self.schema())
+
+    def schema(self) -> tuple[Any, Any]:
+        """Return the schema, and the version of rarely that wrote it."""
+        if lack := self._lack():
+            raise InvalidStorage(f"{self.url} {lack}. Check the name, or create a study: rarely study create.")
+        rows = self.execute("SELECT version, rarely FROM rarely_schema ORDER BY version DESC LIMIT 1")
+        return rows[0] if rows else (None, "")
 
     def reconnect(self) -> None:
         """Connect again after a lost connection, where a server keeps what was committed."""

@@ -17,7 +17,7 @@ from typing import Any, Self
 from rarely.study.errors import InvalidStorage, StudyBusy, StudyError, StudyFailed
 from rarely.study.storage.database import Database, said
 from rarely.study.storage.sqlite import copy_tables
-from rarely.study.storage.tables import Tables
+from rarely.study.storage.tables import TABLES, Tables
 
 _LIMIT = "SET LOCAL statement_timeout = '60s'"
 _READ_ONLY = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_LIMIT}"
@@ -125,7 +125,8 @@ class PostgresqlStorage(Database):
 
     def backup(self, path: str) -> None:
         with self._beside() as other, other.reading():
-            copy_tables(other.stream, path)
+            there = [name for name in TABLES if other.execute("SELECT to_regclass(?)", (name,))[0][0] is not None]
+            copy_tables(other.stream, path, there)
 
     def close(self) -> None:
         if self.process == os.getpid():

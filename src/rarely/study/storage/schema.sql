@@ -38,6 +38,10 @@ CREATE TABLE rarely_leases (
     holder TEXT NOT NULL, taken BIGINT NOT NULL, expires BIGINT NOT NULL,
     PRIMARY KEY (study, token, expires)
 );
+CREATE TABLE rarely_erasures (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, time BIGINT NOT NULL, actor TEXT NOT NULL, reason TEXT NOT NULL,
+    events BIGINT NOT NULL, head TEXT NOT NULL
+);
 
 -- The last statement is run alone where checkpoints have a file of their own.
 CREATE TABLE IF NOT EXISTS rarely_checkpoints (

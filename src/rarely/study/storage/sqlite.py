@@ -236,11 +236,13 @@ def _forget_memory() -> None:
         _MEMORY.popitem()[1]._disconnect()
 
 
-def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str) -> None:
+def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str, names: Iterable[str] = TABLES) -> None:
     """Copy every row of another database, given by a function from SQL to rows, to a new SQLite file."""
     with closing(SqliteStorage(path, path, shared=True)) as target, target.transaction(target.writable) as tables:
         create_tables(target.execute, "sqlite", empty=True)
-        tables.take(stream, TABLES)
+        tables.take(stream, {name: TABLES[name] for name in names})
+        for name in TABLES.keys() - set(names):  # of a later schema
+            target.execute(f"DROP TABLE {name}")
 
 
 def _check_file(path: str, where: str, new: bool, reading: bool) -> bool:

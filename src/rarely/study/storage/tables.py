@@ -5,6 +5,7 @@
     rarely_events      the append-only record
     rarely_snapshots   serialized policies, each created by one event
     rarely_versions    number, parent, log range, settings, seed, environment, SHA-256, snapshot
+    rarely_erasures    which studies were deleted, when, by whom and why
     rarely_leases      who may publish the next version: the latest row with the highest token
 
 Rows are only ever added: triggers refuse UPDATE and DELETE on every table. `rarely_checkpoints` is not part of the
@@ -27,18 +28,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rarely import __version__
-from rarely.study.errors import BrokenStudy, NewerSchema
+from rarely.study.errors import BrokenStudy, NewerSchema, OlderSchema
 from rarely.study.events import SPECIALS, Event, EventKind, read_body
 
 Dialect = Literal["sqlite", "postgresql"]
 Run = Callable[..., list[tuple[Any, ...]]]
 """Runs one statement, with ? for each parameter that follows in a sequence, and returns its rows."""
 
-SCHEMA = 2
-"""Must be raised with every change of the tables."""
+SCHEMA = 4
+"""Must be raised with every change of the tables, with a step in `upgrade.STEPS`."""
+OLDEST = 3
+"""The oldest schema that can be upgraded."""
 TABLES = {"rarely_schema": "version", "rarely_studies": "study", "rarely_events": "study, seq"}
 TABLES |= {"rarely_snapshots": "study, seq", "rarely_versions": "study, number"}
-TABLES["rarely_leases"] = "study, token, expires"
+TABLES |= {"rarely_leases": "study, token, expires", "rarely_erasures": "number"}
 """All tables, and the columns that order their rows."""
 APPLICATION = 0x72617265
 """The application id of an SQLite file of studies: "rare"."""
@@ -331,21 +334,33 @@ def _statements(dialect: Dialect) -> list[str]:
     """Return the statements that create all tables, their indexes and the triggers that refuse changes."""
     *statements, checkpoints = _schema(dialect)
     if dialect == "sqlite":
-        statements += [
+        statements.append(f"PRAGMA application_id = {APPLICATION}")
+    else:
+        body = f"$$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$"
+        statements.append(f"CREATE FUNCTION rarely_refuse() RETURNS trigger LANGUAGE plpgsql AS {body}")
+        statements.append(checkpoints)
+    return [*statements, *(trigger for table in TABLES for trigger in triggers(table, dialect))]
+
+
+def triggers(table: str, dialect: Dialect) -> list[str]:
+    """Return the statements that create the triggers of a table, which refuse changes."""
+    if dialect == "sqlite":
+        return [
             f"CREATE TRIGGER {table}_no_{change.lower()} BEFORE {change} ON {table} "
             f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
-            for table in TABLES
             for change in ("UPDATE", "DELETE")
         ]
-        return [*statements, f"PRAGMA application_id = {APPLICATION}"]
-    body = f"$$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$"
-    statements.append(f"CREATE FUNCTION rarely_refuse() RETURNS trigger LANGUAGE plpgsql AS {body}")
-    statements += [
+    return [
         f"CREATE TRIGGER {table}_fixed BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
         "FOR EACH STATEMENT EXECUTE FUNCTION rarely_refuse()"
-        for table in TABLES
     ]
-    return [*statements, checkpoints]
+
+
+def create_table(run: Callable[[str], Any], dialect: Dialect, table: str) -> None:
+    """Create one table and its triggers, in a database that has the others."""
+    (statement,) = (each for each in _schema(dialect) if f"CREATE TABLE {table} (" in each)
+    for each in (statement, *triggers(table, dialect)):
+        run(each)
 
 
 def checkpoint_statement(dialect: Dialect) -> str:
@@ -360,12 +375,28 @@ def _schema(dialect: Dialect) -> list[str]:
     return text.format(blob="BLOB" if dialect == "sqlite" else "BYTEA").rstrip().rstrip(";").split(";")
 
 
-def check_schema(url: str, found: Any) -> None:
+def check_schema(url: str, found: Any, rarely: Any = "") -> None:
     """Refuse a database whose schema is not the one of this version of rarely."""
-    if not isinstance(found, int) or found < SCHEMA:
+    check_age(url, found, rarely)
+    if found < SCHEMA:
+        raise OlderSchema(
+            f"{url} has schema {found}; this is rarely {__version__}, which reads schema {SCHEMA}. Upgrade it: rarely "
+            "study upgrade STORAGE BACKUP."
+        )
+
+
+def check_age(url: str, found: Any, rarely: Any) -> None:
+    """Refuse a database that a later version wrote, and one that is too old to be upgraded."""
+    if not isinstance(found, int):
         raise BrokenStudy(f"{url} must have tables of schema {SCHEMA}; its schema is {found!r}. Use a backup.")
+    if found < OLDEST:
+        raise OlderSchema(
+            f"{url} has schema {found}, written by rarely {rarely}, whose policies this version cannot read. Export "
+            f"its studies with rarely {rarely} (rarely study export), and make new ones whose policies begin with that "
+            "log: LinUCB.from_log, BatchNeuralUCB.from_log."
+        )
     if found > SCHEMA:
         raise NewerSchema(
-            f"{url} has schema {found}, written by a later version of rarely; this is rarely {__version__}, which "
-            f"reads schema {SCHEMA}. Use the later version."
+            f"{url} has schema {found}, written by rarely {rarely}, which reads it; this is rarely {__version__}, "
+            f"which reads schema {SCHEMA}. Use rarely {rarely} or a later version."
         )

@@ -1,0 +1,108 @@
+"""The way from an earlier schema: a backup first, then all steps or none."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from typer.testing import CliRunner
+
+from rarely._cli import app
+from rarely.study import InvalidStorage, NewerSchema, OlderSchema, Study
+from rarely.study.storage import open_storage, tables, upgrade
+from studies import contexts_of, linear, play
+
+both = pytest.mark.parametrize("storage", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def earlier(storage):
+    """A study as schema 3 has it."""
+    with Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]) as study:
+        play(study, 0, 5)
+    rewrite(storage, 3, "0.4.0", "DROP TABLE rarely_erasures")
+    return storage
+
+
+def rewrite(storage, schema, rarely, *statements):
+    with closing(open_storage(storage)) as database, database.transaction(database.writable):
+        if database.dialect == "sqlite":
+            database.execute("DROP TRIGGER rarely_schema_no_update")
+        else:
+            database.execute("ALTER TABLE rarely_schema DISABLE TRIGGER USER")
+        database.execute("UPDATE rarely_schema SET version = ?, rarely = ?", (schema, rarely))
+        for statement in statements:
+            database.execute(statement)
+
+
+def versions_of(storage):
+    with closing(open_storage(storage)) as database, database.reading():
+        return database.execute("SELECT version FROM rarely_schema ORDER BY version")
+
+
+@both
+def test_an_earlier_schema_is_upgraded_after_a_backup(earlier, tmp_path):
+    with pytest.raises(OlderSchema, match="rarely study upgrade STORAGE BACKUP"):
+        Study.open(earlier)
+    assert Study.upgrade(earlier) == ["schema 3 to 4: add the table of erasures"]
+    assert versions_of(earlier) == [(3,)]  # so far it was only said
+    assert len(Study.upgrade(earlier, tmp_path / "before.db")) == 1
+    assert versions_of(earlier) == [(3,), (4,)]
+    with Study.open(earlier) as study:
+        assert study.ask(contexts_of(9), id="visit-9").round == 6
+        assert study.verify().whole
+        assert study.replay().equal
+    assert Study.upgrade(earlier) == []
+    before = f"sqlite:///{tmp_path / 'before.db'}"
+    assert versions_of(before) == [(3,)]
+    Study.upgrade(before, tmp_path / "again.db")
+    with Study.open(before) as study:
+        assert study.status().decisions == 5
+
+
+@both
+def test_a_step_that_fails_changes_nothing(earlier, tmp_path, monkeypatch):
+    def fail(database):
+        database.execute("CREATE TABLE rarely_half (x INTEGER)")
+        raise RuntimeError
+
+    monkeypatch.setitem(upgrade.STEPS, 3, ("fail", fail))
+    with pytest.raises(RuntimeError):
+        Study.upgrade(earlier, tmp_path / "before.db")
+    with closing(open_storage(earlier)) as database, database.transaction(database.writable):
+        database.execute("CREATE TABLE rarely_half (x INTEGER)")  # it is not there
+        database.execute("DROP TABLE rarely_half")
+    assert versions_of(earlier) == [(3,)]
+    with pytest.raises(InvalidStorage, match="exists already"):
+        Study.upgrade(earlier, tmp_path / "before.db")
+
+
+@both
+def test_what_is_newer_or_too_old_says_what_to_do(storage, tmp_path):
+    Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
+    rewrite(storage, 2, "0.3.0")
+    for work in (lambda: Study.open(storage), lambda: Study.upgrade(storage, tmp_path / "b.db")):
+        with pytest.raises(OlderSchema, match=r"Export\s+its studies with rarely 0\.3\.0.*from_log"):
+            work()
+
+
+def test_a_newer_schema_names_the_version_that_reads_it(tmp_path):
+    storage = f"sqlite:///{tmp_path / 'trial.db'}"
+    Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
+    with closing(sqlite3.connect(tmp_path / "trial.db")) as connection:
+        connection.execute("INSERT INTO rarely_schema VALUES (?, '9.9')", (tables.SCHEMA + 1,))
+        connection.commit()
+    for work in (lambda: Study.open(storage), lambda: Study.upgrade(storage)):
+        with pytest.raises(NewerSchema, match=r"written by rarely 9\.9, which reads it"):
+            work()
+
+
+def test_every_schema_has_a_step():
+    assert set(upgrade.STEPS) == set(range(tables.OLDEST, tables.SCHEMA))
+
+
+@pytest.mark.parametrize("storage", ["sqlite"], indirect=True)
+def test_the_command_says_what_it_would_do(earlier, tmp_path):
+    run = CliRunner().invoke
+    assert "to do: schema 3 to 4" in run(app, ["study", "upgrade", earlier]).output
+    assert "done: schema 3 to 4" in run(app, ["study", "upgrade", earlier, str(tmp_path / "b.db")]).output
+    assert "nothing to do" in run(app, ["study", "upgrade", earlier]).output
