@@ -1,6 +1,7 @@
 """Checkpoints: a study that starts from one is that which repeats every decision, and a bad one is never trusted."""
 
 import itertools
+import os
 import sqlite3
 import threading
 import time
@@ -408,6 +409,29 @@ def test_opening_without_checkpoints_tells_how_far_it_is_and_goes_on_where_it_wa
     assert 0 < count[0] < 15  # of 30 since the cut
     assert fingerprint(again) == before
     assert again.replay().equal
+
+
+@every_storage
+def test_a_restored_backup_opens_from_the_checkpoints_that_it_has(make, often, monkeypatch, tmp_path, request):
+    study = make()
+    play(study, 0, 12)
+    study.update()
+    play(study, 12, 20)
+    before = fingerprint(study)
+    study.backup(tmp_path / "copy.db")
+    play(study, 32, 3)
+    server = request.getfixturevalue("postgresql").new_schema(f"again_{time.monotonic_ns()}")
+    for target in (f"sqlite:///{tmp_path / 'new.db'}", server):
+        Study.restore(tmp_path / "copy.db", target)
+    count = repeated(monkeypatch)
+    for storage in (f"sqlite:///{tmp_path / 'copy.db'}", f"sqlite:///{tmp_path / 'new.db'}", server):
+        count[0] = 0
+        with Study.open(storage) as restored:
+            assert count[0] < 8  # of 20 since the cut
+            assert fingerprint(restored) == before
+            assert restored.replay().equal
+    assert sorted(os.listdir(tmp_path))[:1] == ["copy.db"]
+    assert not [name for name in os.listdir(tmp_path) if ".part" in name]
 
 
 def test_the_version_kept_ready_rests_while_others_decide(make, often, monkeypatch):

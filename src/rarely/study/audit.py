@@ -11,7 +11,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -27,7 +27,8 @@ from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, Study
 from rarely.study.events import GENESIS, SETTERS, Event, Position, flaw_of
 from rarely.study.session import LivePolicy, Session, segments
 from rarely.study.storage import VersionRow, open_storage
-from rarely.study.storage.tables import TABLES
+from rarely.study.storage.sqlite import take_checkpoints
+from rarely.study.storage.tables import CHECKPOINTS, TABLES, checkpoint_statement
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, rewards_to_learn
 from rarely.study.trial import stage_at
 from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, version_row
@@ -396,17 +397,20 @@ def back_up(session: Session, path: str) -> None:
         raise InvalidStorage(f"the folder of {path} does not exist. Create it first.")
     with session.reading() as tables:
         last = session.event(tables, tables.last_seq())
-    temporary = f"{path}.part"
+    temporary, beside = f"{path}.part", f"{path}.part-checkpoints"
     try:
+        with suppress(StudyError):  # without them a restored study repeats its decisions
+            session.storage.copy_checkpoints(beside)  # before the record, which then has the event of each
         session.storage.backup(temporary)
+        take_checkpoints(temporary, beside)
         with closing(open_storage(f"sqlite:///{temporary}?shared=1")) as copied, copied.reading() as tables:
             if tables.of(session.row).event(last.seq) != last:
                 raise StudyError(f"the backup {path} lacks events of study {session.name!r}; it was removed.")
         os.rename(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    finally:
+        for part in (temporary, beside):
+            with suppress(FileNotFoundError):
+                os.unlink(part)
 
 
 def restore(backup: str, storage: str) -> list[str]:
@@ -425,6 +429,9 @@ def restore(backup: str, storage: str) -> list[str]:
                 if tables.studies():
                     raise InvalidStorage(f"{target.url} holds studies already; restore into an empty database.")
                 tables.take(source.stream, {name: order for name, order in TABLES.items() if name != "rarely_schema"})
+                if source.has_checkpoints:
+                    target.execute(checkpoint_statement(target.dialect))
+                    tables.take(source.stream, CHECKPOINTS)
                 for row in rows:
                     copied, original = tables.of(row), kept.of(row)
                     last = original.last_seq()

@@ -13,6 +13,7 @@ import json
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -110,7 +111,8 @@ def unpacked(data: bytes, *sizes: int) -> list[Array]:
     values = np.frombuffer(data, "<f8").astype(np.float64)
     if len(values) != sum(sizes):
         raise ValueError(f"expected {sum(sizes)} numbers, got {len(values)}")
-    return np.split(values, np.cumsum(sizes)[:-1])
+    ends = [*accumulate(sizes)]
+    return [values[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 class Body(dict[str, Any]):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any, ClassVar
 
 from rarely.study.errors import InvalidStorage, StudyError, StudyFailed
-from rarely.study.storage.tables import Dialect, Tables, check_schema, create_tables
+from rarely.study.storage.tables import Dialect, Tables, check_schema, checkpoint_statement, create_tables
 
 
 class Database(ABC):
@@ -115,6 +116,25 @@ class Database(ABC):
     @abstractmethod
     def backup(self, path: str) -> None:
         """Copy the whole database, as of one moment, to a new SQLite file, while others write."""
+
+    @abstractmethod
+    def checkpoints(self) -> AbstractContextManager[Tables]:
+        """Open a transaction of its own beside the record, for which nobody waits."""
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether checkpoints are among the tables; of SQLite only a backup has them there."""
+        return True
+
+    def copy_checkpoints(self, path: str) -> None:
+        """Copy all checkpoints to a new SQLite file; see `take_checkpoints`."""
+        with closing(sqlite3.connect(path)) as target, self.checkpoints() as tables:
+            target.execute(checkpoint_statement("sqlite"))
+            for study, base, start in tables.run("SELECT study, base, start FROM rarely_checkpoints"):
+                which = "WHERE study = ? AND base = ? AND start = ?"
+                (row,) = tables.run(f"SELECT * FROM rarely_checkpoints {which}", (study, base, start))
+                target.execute("INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            target.commit()
 
     @abstractmethod
     def close(self) -> None:

@@ -20,12 +20,14 @@ from typing import Any
 
 from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError
 from rarely.study.storage.database import Database, said
-from rarely.study.storage.tables import TABLES, Tables, checkpoint_statement, create_tables
+from rarely.study.storage.tables import CHECKPOINTS, TABLES, Tables, checkpoint_statement, create_tables
 
 BUSY_TIMEOUT = 10.0
 """Seconds that a connection waits for another one."""
 BACKUP_PAGES, BACKUP_PAUSE = 1000, 0.002
 """Pages that a backup copies at a time, and the seconds after them in which others may write."""
+JOURNAL = 16 << 20
+"""Bytes of a journal that are kept for the next transactions: one of a checkpoint may be larger."""
 ROWS_PER_INSERT = 64
 """Rows that one statement inserts; an event has 13 columns."""
 WAL_FIRST, WAL_FIXED = (3, 7, 0), (3, 51, 3)
@@ -89,6 +91,7 @@ class SqliteStorage(Database):
         if not in_memory:
             self._raw.execute(f"PRAGMA journal_mode = {'DELETE' if self.shared and unsafe else 'WAL'}")
         self._raw.execute("PRAGMA synchronous = FULL")
+        self._raw.execute(f"PRAGMA journal_size_limit = {JOURNAL}")
         # Take the first lock now, so that a second process is refused here and not in the middle of its work.
         self._raw.execute("BEGIN IMMEDIATE")
         self._raw.execute("COMMIT")
@@ -161,7 +164,12 @@ class SqliteStorage(Database):
             with self._beside_lock:
                 if self._beside is None:
                     path = ":memory:" if self.read_only or self.path == ":memory:" else f"{self.path}-checkpoints"
+                    new = not os.path.exists(path)
                     self._beside = SqliteStorage(path, path, shared=self.shared)
+                    if new and self.has_checkpoints:  # a backup that is used as it is
+                        with self._beside.transaction(self.writable) as tables, self.lock:
+                            self._beside.execute(checkpoint_statement(self.dialect))
+                            tables.take(self.stream, CHECKPOINTS)
                 beside = self._beside
             with beside.transaction(self.writable) as tables:
                 beside.execute(checkpoint_statement(self.dialect))
@@ -169,6 +177,11 @@ class SqliteStorage(Database):
         except BrokenStudy:
             self._set_checkpoints_aside()
             raise
+
+    @property
+    def has_checkpoints(self) -> bool:
+        with self.lock:
+            return bool(self.execute("SELECT 1 FROM sqlite_master WHERE name = 'rarely_checkpoints'"))
 
     def _set_checkpoints_aside(self) -> None:
         """Rename a damaged file of checkpoints, which holds nothing that the record does not."""
@@ -243,6 +256,16 @@ def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str, n
         tables.take(stream, {name: TABLES[name] for name in names})
         for name in TABLES.keys() - set(names):  # of a later schema
             target.execute(f"DROP TABLE {name}")
+
+
+def take_checkpoints(path: str, beside: str) -> None:
+    """Add checkpoints that `copy_checkpoints` wrote to a database file."""
+    if os.path.exists(beside):
+        with closing(sqlite3.connect(path)) as target:
+            target.execute(checkpoint_statement("sqlite"))
+            target.execute("ATTACH ? AS beside", (beside,))
+            target.execute("INSERT INTO rarely_checkpoints SELECT * FROM beside.rarely_checkpoints")
+            target.commit()
 
 
 def _check_file(path: str, where: str, new: bool, reading: bool) -> bool:

@@ -43,6 +43,8 @@ TABLES = {"rarely_schema": "version", "rarely_studies": "study", "rarely_events"
 TABLES |= {"rarely_snapshots": "study, seq", "rarely_versions": "study, number"}
 TABLES |= {"rarely_leases": "study, token, expires", "rarely_erasures": "number"}
 """All tables, and the columns that order their rows."""
+CHECKPOINTS = {"rarely_checkpoints": "study, base, start"}
+"""The same of the table beside them, which a backup has as well."""
 APPLICATION = 0x72617265
 """The application id of an SQLite file of studies: "rare"."""
 
@@ -156,7 +158,7 @@ class Tables:
         """
         for table, order in tables.items():
             rows = iter(stream(f"SELECT * FROM {table} ORDER BY {order}"))
-            while part := list(islice(rows, CHUNK)):
+            while part := list(islice(rows, CHUNK if table in TABLES else 1)):
                 self._insert(f"INSERT INTO {table} VALUES ({', '.join('?' * len(part[0]))})", part)
 
     # --- events
