@@ -222,6 +222,14 @@ class Column:
         }[self.kind]
         return (*names, f"{self.name} (missing)") if self.gaps else tuple(names)
 
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of a value: categories are examples, because others are taken as unknown."""
+        types = {"number": ["number", "boolean", "null"], "date": ["string", "null"]}
+        out: dict[str, Any] = {"type": types.get(self.kind, ["string", "number", "boolean", "null"])}
+        if self.kind == "date":
+            out["description"] = "ISO 8601"
+        return out | ({"examples": list(self.values)} if self.values else {})
+
     def encode(self, values: Values, out: Array) -> str | None:
         """Write (n, len(names)) numbers over zeros, NaN in the first for a gap to fill; name a value not known."""
         if self.kind == "number":
@@ -258,6 +266,24 @@ class Column:
         part[gaps, -1] = self.gaps
         if self.kind == "number":
             part[gaps, 0] = self.median
+
+
+def plain_of(value: Any) -> Any:
+    """Return a value as JSON has it, which is encoded as the value is.
+
+    >>> [plain_of(value) for value in (np.float32(0.5), np.int8(3), math.nan, dt.date(2031, 5, 17), "Ulm")]
+    [0.5, 3, None, '2031-05-17', 'Ulm']
+    """
+    if is_gap(value):
+        return None
+    if isinstance(value, np.datetime64):
+        return str(value)
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, dt.timedelta):
+        return value / dt.timedelta(days=1)
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value if isinstance(value, str | bool | int | float) else value.isoformat()
 
 
 def kind_of(values: Values, max_categories: int) -> ColumnKind:

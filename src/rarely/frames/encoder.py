@@ -124,13 +124,14 @@ class FrameEncoder:
         listed = ", ".join(f"{column.name}: {column.kind}" for column in self.columns)
         return f"<FrameEncoder: {listed}; {len(self.names)} numbers>"
 
-    def __call__(self, frame: Any, what: str = "the table") -> Array:
+    def __call__(self, frame: Any, what: str = "the table", unseen: set[str] | None = None) -> Array:
         """Return the numbers of n rows, (n, d), or of a single row, (d,); `what` names the table in errors.
 
-        A `ContextsWarning` announces, once for each column, a value or a gap that the sample did not have.
+        A `ContextsWarning` announces, once for each column, a value or a gap that the sample did not have. Where
+        `unseen` is given, the column goes there instead.
         """
         table = read_table(frame, what)
-        out = self._encoded(table, what)
+        out = self._encoded(table, what, unseen)
         return out[0] if table.single else out
 
     def transform(self, frame: Any) -> Array:
@@ -139,7 +140,7 @@ class FrameEncoder:
         read = {name: values for name, values in table.columns.items() if name in self.slices}
         return self._encoded(table._replace(columns=read), "the table")
 
-    def _encoded(self, table: Table, what: str) -> Array:
+    def _encoded(self, table: Table, what: str, unseen: set[str] | None = None) -> Array:
         if table.columns.keys() != self.slices.keys():
             _check_names(self.slices, table.columns, f"{what} must have the column")
             _check_names(table.columns, (*self.slices, *self.ignore), f"{what} must not have the column")
@@ -155,12 +156,12 @@ class FrameEncoder:
             except WrongValue as error:
                 raise _refusal(error, column.name, what) from None
             if unknown is not None:
-                self._announce(column, f"{unknown} was not in the sample, and counts as unknown")
+                self._announce(column, f"{unknown} was not in the sample, and counts as unknown", unseen)
         if not all_finite(out):
-            self._fill(out, what)
+            self._fill(out, what, unseen)
         return out
 
-    def _fill(self, out: Array, what: str) -> None:
+    def _fill(self, out: Array, what: str, unseen: set[str] | None) -> None:
         """Fill the gaps, which are NaN; raise InvalidContexts for infinite numbers."""
         for column, place in zip(self.columns, self.slices.values(), strict=True):
             part = out[:, place]
@@ -168,16 +169,28 @@ class FrameEncoder:
             if gaps.any():
                 column.fill(part, gaps)
                 if not column.gaps:
-                    self._announce(column, "a gap is filled in and not marked, because the sample had none")
+                    event = "a gap is filled in and not marked, because the sample had none"
+                    self._announce(column, event, unseen)
             if not all_finite(part):
                 row = int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
                 raise InvalidContexts(f"column {column.name!r} of {what} must be finite; row {row} has {part[row, 0]}.")
 
-    def _announce(self, column: Column, event: str) -> None:
+    def _announce(self, column: Column, event: str, unseen: set[str] | None) -> None:
+        if unseen is not None:
+            unseen.add(column.name)
+            return
         kind = (column.name, event.startswith("a gap"))
         if kind not in self._announced:
             warnings.warn(f"column {column.name!r}: {event}. This is said once.", ContextsWarning, stacklevel=6)
             self._announced.add(kind)  # only now: a warning may be turned into an error
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of one row."""
+        return {
+            "type": "object",
+            "properties": {column.name: column.schema() for column in self.columns},
+            "required": [column.name for column in self.columns],
+        }
 
     def describe(self) -> dict[str, Any]:
         """Return the encoder as JSON, for `from_description`."""

@@ -81,6 +81,7 @@ class FramePolicy:
         arms: Sequence[str] = (),
         ignore: Sequence[str] = (),
         layout: Layout | None = None,
+        key: str | None = None,
         chosen: Sequence[str] | None = None,
         rewards: Any = None,
         **settings: Any,
@@ -99,6 +100,9 @@ class FramePolicy:
             Columns of either table that are not read, such as ids.
         layout
             How `ArmBlocks` makes contexts of the two; None is "bilinear" for items and "disjoint" for arms.
+        key
+            The column of items that names them, such as an article number. It is not read; answers of a `Study` name
+            items by it.
         rewards
             One number for each row, if the rows are past rounds: a user, and the item that was chosen. They train
             version 0, as in `Policy.from_log`.
@@ -117,7 +121,7 @@ class FramePolicy:
         """
         if chosen is not None and (rewards is None or not arms):
             raise InvalidInput("chosen must come with arms and rewards, because it says which arm was rewarded.")
-        make, tables = cast(Any, kind), FrameTables.fit(users, items, arms=arms, ignore=ignore, layout=layout)
+        make, tables = cast(Any, kind), FrameTables.fit(users, items, arms=arms, ignore=ignore, layout=layout, key=key)
         settings = tables.settings | settings
         policy = cls(make(**settings), tables)
         if rewards is not None:

@@ -8,18 +8,32 @@ items             a round is K items, and nothing is known about the user
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely.extend import ArmBlocks, Array
 from rarely.extend.checks import InvalidContexts, InvalidInput, shown
 from rarely.extend.provisional import Layout
-from rarely.frames.columns import read_table
+from rarely.frames.columns import plain_of, read_table
 from rarely.frames.encoder import FrameEncoder
+
+
+class TableRound(NamedTuple):
+    """One round that was asked by columns."""
+
+    sent: dict[str, Any]
+    """What came, as JSON."""
+    numbers: Array
+    """(r + K·m,): the numbers of the user, then of every item."""
+    arms: int
+    names: tuple[str, ...] | None = None
+    """Of the arms, or what the key says of the items."""
+    unseen: tuple[str, ...] = ()
+    """Columns with a value or a gap that the sample did not have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +51,8 @@ class FrameTables:
     items: FrameEncoder | None = None
     arms: tuple[str, ...] = ()
     layout: Layout | None = None
+    key: str | None = None
+    """The column of items that names them, which is not read."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", self.arms if isinstance(self.arms, str) else tuple(self.arms))
@@ -51,9 +67,11 @@ class FrameTables:
         arms: Sequence[str] = (),
         ignore: Sequence[str] = (),
         layout: Layout | None = None,
+        key: str | None = None,
     ) -> FrameTables:
         """Return the value for tables like these samples; see `FramePolicy.fit`."""
-        return cls(_encoder(users, ignore), _encoder(items, ignore), arms, layout)  # type: ignore[arg-type]
+        by_item = _encoder(items, ignore if key is None else [*ignore, key])
+        return cls(_encoder(users, ignore), by_item, arms, layout, key)  # type: ignore[arg-type]
 
     @cached_property
     def blocks(self) -> ArmBlocks | None:
@@ -64,6 +82,8 @@ class FrameTables:
             raise InvalidInput(
                 "a policy must choose among rows of items, or for users among arms with names, not both."
             )
+        if self.key is not None and (self.items is None or self.key not in self.items.ignore):
+            raise InvalidInput(f"key must be a column of items that is not read; got {shown(self.key)}.")
         if self.users is None:
             return None
         rows, features = replace(self.users.scale, constant=True), None if self.items is None else self.items.scale
@@ -115,16 +135,77 @@ class FrameTables:
         """Return the contexts that numbers of users and items make."""
         return np.atleast_2d(features) if self.blocks is None else self.blocks(rows, features)
 
+    # --- rounds on record: what came, as JSON, and the numbers that it became
+
+    def asked(self, sent: Any) -> TableRound:
+        """Return one round that was asked by columns: `sent` is {"user": one row, "items": a table}, or one of both."""
+        given = {"user": self.users is not None, "items": self.items is not None}
+        wanted = [name for name, there in given.items() if there]
+        if not isinstance(sent, Mapping) or {name for name in sent if sent[name] is not None} != {*wanted}:
+            came = ", ".join(map(str, sent)) if isinstance(sent, Mapping) else shown(sent)
+            raise InvalidContexts(f"a round must be asked by the columns of {' and '.join(wanted)}; got {came}.")
+        plain = {"user": _plain_rows(sent["user"], "user")} if given["user"] else {}
+        if given["user"] and len(plain["user"]) != 1:
+            raise InvalidContexts(f"user must be one row; got {len(plain['user'])}.")
+        plain |= {"items": _plain_rows(sent["items"], "items")} if given["items"] else {}
+        unseen: set[str] = set()
+        parts = [encoder(plain[name], name, unseen) for name, encoder in self._encoders() if encoder is not None]
+        arms = len(self.arms) or len(plain["items"])
+        said = {name: rows[0] if name == "user" else rows for name, rows in plain.items()}
+        names = self.arms or self._names(plain.get("items", []))
+        return TableRound(said, np.concatenate([part.ravel() for part in parts]), arms, names, tuple(sorted(unseen)))
+
+    def _names(self, items: list[dict[str, Any]]) -> tuple[str, ...] | None:
+        """Return what the key says of each item."""
+        if self.key is None:
+            return None
+        names = tuple(row.get(self.key) for row in items)
+        for place, name in enumerate(names):
+            if not isinstance(name, str) or not name:
+                raise InvalidContexts(f"column {self.key!r} of items must be text; row {place} has {shown(name)}.")
+            if name in names[:place]:
+                raise InvalidContexts(
+                    f"column {self.key!r} of items must name each once; row {place} has {name!r} again."
+                )
+        return names
+
+    def fits(self, said: dict[str, Any], numbers: Array) -> bool:
+        """Return whether these encoders make these numbers, up to their last digits, of what was said."""
+        made = self.asked(said).numbers
+        return made.shape == numbers.shape and bool(np.allclose(made, numbers, 1e-12, 1e-12))
+
+    def round_contexts(self, numbers: Array, arms: int) -> Array:
+        """Return the (K, d) contexts of a round with these numbers."""
+        width = 0 if self.users is None else len(self.users.names)
+        features = None if self.items is None else numbers[width:].reshape(arms, -1)
+        return self.placed(numbers[:width] if width else None, features)
+
+    def _encoders(self) -> tuple[tuple[str, FrameEncoder | None], ...]:
+        return ("user", self.users), ("items", self.items)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of what `asked` takes."""
+        rows = {name: encoder.schema() for name, encoder in self._encoders() if encoder is not None}
+        if "items" in rows:
+            rows["items"] = {"type": "array", "minItems": 1, "items": rows["items"]}
+        return {"type": "object", "properties": rows, "required": list(rows)}
+
     def describe(self) -> dict[str, Any]:
         """Return the tables as JSON: each column with its kind, and what stands for its gaps."""
         users, items = (None if table is None else table.describe() for table in (self.users, self.items))
-        return {"users": users, "items": items, "arms": list(self.arms), "layout": self.layout}
+        return {"users": users, "items": items, "arms": list(self.arms), "layout": self.layout, "key": self.key}
 
     @classmethod
     def from_description(cls, saved: dict[str, Any]) -> FrameTables:
         """Return the tables that `describe` described."""
         users, items = (saved[n] and FrameEncoder.from_description(saved[n]) for n in ("users", "items"))
-        return cls(users, items, saved["arms"], saved["layout"])
+        return cls(users, items, saved["arms"], saved["layout"], saved["key"])
+
+
+def _plain_rows(table: Any, what: str) -> list[dict[str, Any]]:
+    """Return the rows of a table as JSON."""
+    columns = {name: [*map(plain_of, values)] for name, values in read_table(table, what).columns.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _encoder(table: Any, ignore: Sequence[str]) -> FrameEncoder | None:

@@ -474,17 +474,25 @@ def read_summary(summary: Any) -> Summary:
     return Summary(*values)
 
 
+def shared_width(settings: StudySettings) -> int:
+    """Return how many numbers all arms of a decision share; 0 where each arm has its own."""
+    if settings.tables is not None and settings.tables.users is not None:
+        return len(settings.tables.users.names)
+    return 0 if settings.blocks is None else settings.blocks.rows.dim
+
+
 def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
     """Return the decisions up to an event as columns, and (n,) the stage of each."""
     settings, rows = session.settings, list(records(session, last))
     rewards, names = rewards_to_learn(session, 0, last), settings.arms or ()
-    width = settings.blocks.rows.dim if settings.blocks is not None else session.dim
+    shared = shared_width(settings)
+    width = shared or session.dim
     covariates = np.zeros((len(rows), len(names), width))
     present = np.zeros((len(rows), len(names)), np.bool_)
     chances = np.zeros(present.shape)
     for i, row in enumerate(rows):
         present[i] = row.present
-        covariates[i, row.present if settings.blocks is None else slice(None)] = row.question.numbers
+        covariates[i, slice(None) if shared else row.present] = row.question.numbers
         chances[i] = row.padded(row.probabilities, 0.0)
     rule = settings.rewards
     bounded = rule.least is not None and rule.most is not None and rule.aggregation != "sum"
@@ -536,7 +544,7 @@ def limit_of(settings: StudySettings, epsilon: float, arm: int, base: int | None
 
 
 def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) -> list[Imbalance]:
-    columns, rows = _columns(outcomes, names, shared=settings.blocks is not None), []
+    columns, rows = _columns(outcomes, names, shared=shared_width(settings) > 0), []
     n = len(outcomes.arms)
     inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms]
     for arm, other in _targets(names, settings.control):

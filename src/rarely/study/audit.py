@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Decision, Policy
+from rarely import Decision, InvalidContexts, Policy
 from rarely.extend import Described
 from rarely.extend.provisional import content_at
 from rarely.logs import DecisionLog
@@ -76,6 +76,8 @@ class Status(Described):
     trainer: str
     """Who holds the lease for training; "" for nobody."""
     rewards: Accounts
+    unseen: dict[str, int]
+    """Columns with values or gaps that the sample of the encoder did not have, and in how many decisions."""
     alarms: dict[str, int]
     """How often each alarm was raised in the life of the policy in use."""
     raised: tuple[str, ...]
@@ -100,6 +102,7 @@ def status_of(session: Session) -> Status:
             stage=session.settings.stages[stage_at(session.settings.stages, position.rounds + 1)[0]].name,
             trainer=lease.holder if lease is not None and lease.expires > session.lease_time() else "",
             rewards=accounts_of(session, tables),
+            unseen=dict(position.unseen),
             alarms=dict(Counter(event.detail.partition(":")[0] for event in policy.events if event.kind == "alarm")),
             raised=policy.updates[-1].alarms if policy.updates else (),
         )
@@ -147,6 +150,8 @@ def verify(
         flaw = flaw_of(session.name, event, checked + 1, previous)
         if not flaw and (event.seq == 1) != (event.kind == "create"):
             flaw = f"event {event.seq} is a {event.kind!r}, but only the first is a 'create'"
+        if not flaw and event.kind == "decide" and session.settings.tables is not None:
+            flaw = _encoder_flaw(session, record_of(event, session.settings.arms))
         if not flaw and event.kind in ("create", *OUTCOMES):
             with session.reading() as tables:
                 try:
@@ -165,6 +170,18 @@ def verify(
     if not flaw and (lost or noted):
         flaw = "a noted hash is not on record any more: the end of the record was cut off or rewritten"
     return Verification(checked, previous, checked + 1 if flaw else None, flaw)
+
+
+def _encoder_flaw(session: Session, record: DecisionRecord) -> str:
+    """Return how the numbers of a decision contradict the columns that it was asked by; "" if they do not."""
+    tables, asked = session.settings.tables, record.question.table
+    if tables is None:
+        return ""
+    try:
+        fits = asked is not None and tables.fits(asked.sent, record.question.numbers)
+    except InvalidContexts:
+        fits = False
+    return "" if fits else f"the numbers of event {record.answer.seq} are not what its columns are encoded as"
 
 
 def read_heads(session: Session, path: str | os.PathLike[str]) -> dict[int, str]:
@@ -318,7 +335,7 @@ class _Player:
         for i, record in enumerate(records):
             made = decision.probabilities[i, : len(record.present)][record.present]
             self.largest = max(self.largest, float(np.abs(made - record.probabilities).max()))
-            if int(decision.arms[i]) != record.answer.index:
+            if int(decision.arms[i]) != record.answer.index or _encoder_flaw(self._session, record):
                 self.other.append(record.answer.seq)
         self.decisions += len(records)
 

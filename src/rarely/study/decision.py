@@ -6,8 +6,9 @@ data    contexts of the available arms (N·d numbers, or the r of a row), then N
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from rarely import Decision, InvalidContexts
 from rarely.extend import Array, BoolArray, Described
 from rarely.extend.checks import read_real, shown
+from rarely.frames.tables import TableRound
 from rarely.study.errors import BrokenStudy
 from rarely.study.events import Event, canonical, check_id, check_text, digest, new_id, next_event, packed, unpacked
 from rarely.study.settings import StudySettings
@@ -48,12 +50,14 @@ class Question:
 
     id: str
     numbers: Array
-    """(N, d): the contexts of the available arms; (r,) if blocks make contexts of a row."""
+    """(N, d): contexts of the available arms; (r,) if blocks make them of a row; as in `TableRound` of columns."""
     present: BoolArray
     """(K,): which arms are available."""
     hash: str
     """A hash of the numbers and the available arms: equal for equal requests."""
     actor: str = ""
+    table: TableRound | None = None
+    """What came by columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,10 @@ class DecisionRecord:
 def read_request(request: Request, settings: StudySettings, dim: int) -> Question:
     """Check a request, so that contexts that no policy accepts are refused before anything is decided."""
     id = new_id() if request.id is None else check_id(request.id)
-    if settings.blocks is not None:
+    table = None if settings.tables is None else settings.tables.asked(request.contexts)
+    if table is not None:
+        numbers, present = table.numbers, _present(request.available, table.arms, table.names)
+    elif settings.blocks is not None:
         numbers = read_real(request.contexts, "row", InvalidContexts)
         width = settings.blocks.rows.dim
         if numbers.shape != (width,):
@@ -143,7 +150,9 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         raise InvalidContexts("at least one arm must be available; got none.")
     numbers = np.array(numbers, np.float64)
     hash = digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers))
-    return Question(id, numbers, present, hash, check_text(request.actor, "actor"))
+    if table is not None:  # other text may become the same numbers
+        hash = digest(canonical([table.sent, np.flatnonzero(present)]))
+    return Question(id, numbers, present, hash, check_text(request.actor, "actor"), table)
 
 
 def _contexts(request: Request, settings: StudySettings, dim: int) -> tuple[Array, BoolArray]:
@@ -194,6 +203,9 @@ def block_of(questions: Sequence[Question], settings: StudySettings) -> tuple[An
     for i, each in enumerate(questions):
         present[i, : len(each.present)] = each.present
     mask = None if present.all() else present
+    if (tables := settings.tables) is not None:
+        rounds = [tables.round_contexts(question.numbers, len(question.present)) for question in questions]
+        return _stacked(rounds, width), mask
     if settings.blocks is not None:
         return settings.blocks(np.stack([question.numbers for question in questions])), mask
     if mask is None:
@@ -204,6 +216,16 @@ def block_of(questions: Sequence[Question], settings: StudySettings) -> tuple[An
     return contexts, mask
 
 
+def _stacked(rounds: list[Array], width: int) -> Any:
+    """Return contexts of rounds as (n, K, d), with zeros for arms that a round does not have."""
+    if all(len(contexts) == width for contexts in rounds):
+        return np.stack(rounds)
+    out = np.zeros((len(rounds), width, rounds[0].shape[1]))
+    for i, contexts in enumerate(rounds):
+        out[i, : len(contexts)] = contexts
+    return out
+
+
 # --- from the record
 
 
@@ -211,7 +233,7 @@ def answer_of(event: Event, arms: Sequence[str] | None) -> Answer:
     """Return the answer that was given."""
     content, index = event.content, event.content["arm"]
     decided = {name: content[name] for name in ("probability", "version", "round", "stage")}
-    name = index if arms is None else arms[index]
+    name = content.get("name", index) if arms is None else arms[index]
     return Answer(id=str(event.ref), arm=name, index=index, seq=event.seq, time=event.time, **decided)
 
 
@@ -226,6 +248,8 @@ def record_of(event: Event, arms: Sequence[str] | None) -> DecisionRecord:
         there, shape = int(present.sum()), tuple(content["shape"])
         numbers, means, bonuses, chances = unpacked(event.data, int(np.prod(shape)), there, there, there)
         question = Question(answer.id, numbers.reshape(shape), present, content["request"])
+        if "sent" in content:
+            question = replace(question, table=TableRound(content["sent"], question.numbers, len(present)))
         decided = (content["block"], content["held_out"], event.actor)
         return DecisionRecord(answer, question, means, bonuses, chances, *decided)
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -240,13 +264,16 @@ def block_events(
     decision: Decision,
     decided: dict[str, Any],
     signed: dict[str, str],
+    unseen: Mapping[str, int] | None = None,
 ) -> list[Event]:
     """Return the events, after `last`, of questions that were decided together.
 
     `decided` has what their contents share, stage and version, and `signed` actor and reason; a question's own actor
-    comes first.
+    comes first. `unseen` counts decisions so far by columns with values that the sample did not have; the events go on
+    counting.
     """
     events: list[Event] = []
+    counts = Counter(unseen)
     columns, first = (decision.means, decision.bonuses, decision.probabilities), last[0] + 1
     for i, question in enumerate(questions):
         here, arm = np.flatnonzero(question.present), int(decision.arms[i])
@@ -261,6 +288,10 @@ def block_events(
             "round": int(decision.rounds[i]),
             "shape": list(question.numbers.shape),
         }
+        if (table := question.table) is not None:
+            counts.update(table.unseen)
+            content |= {"sent": table.sent, "unseen": dict(counts)}
+            content |= {"name": table.names[arm]} if table.names else {}
         data = packed(question.numbers, *(column[i, here] for column in columns))
         by = signed | ({"actor": question.actor} if question.actor else {})
         event = next_event(study, last, "decide", now, content, ref=question.id, data=data, **by)

@@ -241,6 +241,8 @@ class Position:
     """The latest cut that was trained on, successfully or not."""
     deliveries: tuple[tuple[str, str, int], ...] = ()
     """Kind and cause of rewards, and how many were received, each counted once; in order."""
+    unseen: tuple[tuple[str, int], ...] = ()
+    """Columns, and how many decisions had a value or a gap there that the encoder's sample did not have; in order."""
     pinned: bool = False
     candidate: int | None = None
     """The event of the version that awaits approval."""
@@ -268,7 +270,7 @@ class Position:
     def _change(self, event: Event) -> dict[str, Any]:
         kind, content = event.kind, event.content
         if kind == "decide":
-            return {"rounds": content["round"]}
+            return {"rounds": content["round"], "unseen": tuple(sorted(content.get("unseen", {}).items()))}
         if kind in SETTERS:
             change = {"base": content["snapshot"], "cut": content["cut"]}
             change |= {} if kind == "rejected" else {"version": content["number"]}

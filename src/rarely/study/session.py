@@ -513,7 +513,8 @@ class Session:
                     answers |= self._decide_new([question], signature, events)
                 return answers
             shared = {"stage": self.settings.stages[stage].name, "version": self.position.version}
-            block = block_events(self.name, self.position.last, self.stamp(), part, decision, shared, signature)
+            unseen, at = dict(self.position.unseen), (self.position.last, self.stamp())
+            block = block_events(self.name, *at, part, decision, shared, signature, unseen)
             answers |= {str(event.ref): answer_of(event, self.settings.arms) for event in block}
             self.live.position = self.position.after(block[-1])
             events += block
@@ -699,8 +700,8 @@ class Session:
         saved = archive.parse(io.BytesIO(rows[-1][4]), "its state")
         mark = saved.header.pop("checkpoint")
         known = mark["position"]
-        lists = {"deliveries": tuple(map(tuple, known["deliveries"])), "closed": tuple(known.get("closed", ()))}
-        position = Position(**known | lists)
+        lists = {name: tuple(map(tuple, known[name])) for name in ("deliveries", "unseen")}
+        position = Position(**known | lists | {"closed": tuple(known.get("closed", ()))})
         with self.reading() as tables:
             last = tables.event(position.seq)
         if mark["sha256"] != sha256 or rows[-1][1] != position.seq or last is None or last.hash != position.head:

@@ -15,6 +15,7 @@ from rarely import ArmBlocks, InvalidInput, InvalidReward, Policy
 from rarely.extend import Described
 from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
 from rarely.extend.provisional import POLICIES
+from rarely.frames.tables import FrameTables
 from rarely.study.errors import BrokenStudy, InvalidStudy, NewerSchema
 from rarely.study.events import check_id
 from rarely.study.plan import AnalysisPlan
@@ -27,7 +28,7 @@ MAX_REWARD = 1e100
 MAX_ARMS = 100_000
 """Arms that a study may have by number: each has a name."""
 Aggregation = Literal["first", "last", "sum"]
-_FIELDS = {"policy", "arms", "blocks", "rewards", "stages", "control", "plan"}
+_FIELDS = {"policy", "arms", "blocks", "tables", "rewards", "stages", "control", "plan"}
 
 
 @named_arguments
@@ -134,6 +135,8 @@ class StudySettings:
 
     arms: tuple[str, ...] | None = None
     blocks: ArmBlocks | None = None
+    tables: FrameTables | None = None
+    """What columns requests have, where they come by columns."""
     rewards: RewardRule = field(default_factory=RewardRule)
     stages: tuple[Stage, ...] = (Stage("main"),)
     control: str | None = None
@@ -143,7 +146,11 @@ class StudySettings:
         check_part("plan", self.plan, AnalysisPlan, NoneType)
         check_part("rewards", self.rewards, RewardRule)
         check_part("blocks", self.blocks, ArmBlocks, NoneType)
-        object.__setattr__(self, "arms", read_arms(self.arms))
+        check_part("tables", self.tables, FrameTables, NoneType)
+        if self.tables is not None and (self.blocks is not None or self.arms is not None):
+            raise InvalidStudy("blocks and arms must be left out where a FramePolicy says what requests bring.")
+        arms = self.arms if self.tables is None else self.tables.arms or None
+        object.__setattr__(self, "arms", read_arms(arms))
         if self.blocks is not None and (self.blocks.features is not None or self.blocks.arms is None):
             raise InvalidStudy(
                 "blocks of a study must have a number of arms and no features of arms; give whole contexts instead."
@@ -168,9 +175,9 @@ class StudySettings:
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON."""
         described: dict[str, Any] = {"format": FORMAT, "control": self.control, "rewards": self.rewards.describe()}
-        described["arms"] = None if self.arms is None else list(self.arms)
+        described["arms"] = None if self.arms is None or self.tables is not None else list(self.arms)
         described["stages"] = [stage.describe() for stage in self.stages]
-        for name, value in {"blocks": self.blocks, "plan": self.plan}.items():
+        for name, value in {"blocks": self.blocks, "plan": self.plan, "tables": self.tables}.items():
             described[name] = None if value is None else value.describe()
         return described
 
@@ -197,7 +204,7 @@ def check_part(name: str, part: Any, *kinds: type[Any]) -> None:
 
 
 def _values(description: dict[str, Any]) -> dict[str, Any]:
-    """Return blocks, rewards, stages and plan from their descriptions; what is missing or None is left out."""
+    """Return blocks, tables, rewards, stages and plan from their descriptions; what is missing or None is left out."""
     return {name: make(description[name]) for name, make in _MAKERS.items() if description.get(name) is not None}
 
 
@@ -219,6 +226,7 @@ def read_arms(arms: Any) -> tuple[str, ...] | None:
 
 _MAKERS: dict[str, Callable[[Any], Any]] = {
     "blocks": ArmBlocks.from_description,
+    "tables": FrameTables.from_description,
     "rewards": lambda fields: RewardRule(**fields),
     "stages": lambda stages: tuple(Stage(**fields) for fields in stages),
     "plan": lambda fields: AnalysisPlan(**fields),
@@ -276,7 +284,9 @@ def arguments_of(description: Any) -> dict[str, Any]:
     try:
         return arguments | _values(description)
     except (TypeError, KeyError) as error:
-        raise InvalidStudy(f"blocks, rewards, stages and plan must have fields of their classes: {error}.") from None
+        raise InvalidStudy(
+            f"blocks, tables, rewards, stages and plan need the fields of their classes: {error}."
+        ) from None
 
 
 def policy_of(description: Any) -> Policy:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal, Self
 
-from rarely import ArmBlocks, InvalidInput, Policy, RarelyError
+from rarely import ArmBlocks, FramePolicy, InvalidInput, Policy, RarelyError
 from rarely.extend import Progress
 from rarely.extend.checks import check_choice, is_whole, shown
 from rarely.extend.provisional import facts_table
@@ -72,7 +72,7 @@ class Study:
         storage: str,
         name: str,
         *,
-        policy: Policy,
+        policy: Policy | FramePolicy,
         arms: Sequence[str] | int | None = None,
         blocks: ArmBlocks | None = None,
         rewards: RewardRule | None = None,
@@ -95,6 +95,7 @@ class Study:
             The name of the study; a database may hold several.
         policy
             A policy that has decided nothing yet; the study keeps a copy. Its schedule limits the number of versions.
+            Of a `FramePolicy` requests come by columns, and its tables say what the arms are.
         arms
             Names of the arms, or their number. With None every request may bring another number of contexts.
         blocks
@@ -113,6 +114,8 @@ class Study:
         """
         arguments: dict[str, Any] = {"arms": arms, "blocks": blocks, "rewards": rewards, "stages": stages}
         arguments |= {"control": control, "plan": plan}
+        if isinstance(policy, FramePolicy):
+            policy, arguments["tables"] = policy.policy, policy.tables
         settings = StudySettings(**{name: value for name, value in arguments.items() if value is not None})
         settings.check_subgroups(getattr(policy, "dim", 0))
         if "/" in check_id(name, "the name of a study") or not name.strip("."):
@@ -228,8 +231,8 @@ class Study:
         Parameters
         ----------
         contexts
-            (K, d), a context for each arm; a dict from names of arms to contexts; or one row if the study has
-            `blocks`.
+            (K, d), a context for each arm; a dict from names of arms to contexts; one row if the study has `blocks`;
+            or {"user": a row, "items": a table}, by columns, if it was made with a `FramePolicy`.
         id
             Any text that the caller can repeat. The same id with the same contexts gets the same answer for the life
             of the study. None makes a new id, which is part of the answer.

@@ -19,7 +19,7 @@ from rarely.extend.checks import is_whole, read_rewards, shown
 from rarely.study.errors import StudyConflict
 from rarely.study.events import Event, EventKind, canonical, check_id, check_text
 from rarely.study.session import Session
-from rarely.study.settings import RewardRule
+from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import CHUNK, Tables
 
 Status = Literal["accepted", "duplicate", "late", "quarantined", "spooled"]
@@ -141,7 +141,8 @@ def receive(session: Session, tables: Tables, deliveries: Sequence[Any], signatu
     for each in deliveries:
         result = each
         if isinstance(each, Delivery):
-            arm = names.index(each.arm) if names and each.arm in names else each.arm
+            named = names or item_names(session.settings, decisions.get(each.id))
+            arm = named.index(each.arm) if named and each.arm in named else each.arm
             each = replace(each, arm=arm, reason=each.reason or signature["reason"])
             result = judge(session.settings.rewards, each, decisions.get(each.id), earlier[each.id], session.now())
         if isinstance(result, tuple):
@@ -154,6 +155,12 @@ def receive(session: Session, tables: Tables, deliveries: Sequence[Any], signatu
         results.append(result)
     tables.append(*events)
     return results
+
+
+def item_names(settings: StudySettings, decision: Event | None) -> list[Any]:
+    """Return the names of the items of a decision that was asked by columns, where they have some."""
+    key = None if settings.tables is None else settings.tables.key
+    return [] if key is None or decision is None else [row[key] for row in decision.content["sent"]["items"]]
 
 
 def judge(
