@@ -17,6 +17,7 @@ send "$STUDY/decide" --data '{"requests": [
   {"id": "curl-3", "contexts": [[0, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 0]], "available": ["news", "video"]}]}'
 send "$STUDY/reward" --data '{"id": "curl-1", "reward": 1}'
 send "$STUDY/reward" --data '{"rewards": [{"id": "curl-2", "reward": 0}, {"id": "curl-3", "reward": 1}]}'
+send "$STUDY/schema"
 send "$STUDY/status"
 send "$STUDY/versions"
 send "$STUDY/pin" --data '{"reason": "holidays"}'

@@ -144,10 +144,9 @@ class FrameTables:
         if not isinstance(sent, Mapping) or {name for name in sent if sent[name] is not None} != {*wanted}:
             came = ", ".join(map(str, sent)) if isinstance(sent, Mapping) else shown(sent)
             raise InvalidContexts(f"a round must be asked by the columns of {' and '.join(wanted)}; got {came}.")
-        plain = {"user": _plain_rows(sent["user"], "user")} if given["user"] else {}
+        plain = {name: plain_rows(sent[name], name) for name in wanted}
         if given["user"] and len(plain["user"]) != 1:
             raise InvalidContexts(f"user must be one row; got {len(plain['user'])}.")
-        plain |= {"items": _plain_rows(sent["items"], "items")} if given["items"] else {}
         unseen: set[str] = set()
         parts = [encoder(plain[name], name, unseen) for name, encoder in self._encoders() if encoder is not None]
         arms = len(self.arms) or len(plain["items"])
@@ -202,7 +201,7 @@ class FrameTables:
         return cls(users, items, saved["arms"], saved["layout"], saved["key"])
 
 
-def _plain_rows(table: Any, what: str) -> list[dict[str, Any]]:
+def plain_rows(table: Any, what: str) -> list[dict[str, Any]]:
     """Return the rows of a table as JSON."""
     columns = {name: [*map(plain_of, values)] for name, values in read_table(table, what).columns.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

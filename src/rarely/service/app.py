@@ -32,7 +32,8 @@ LASTING = ("verify", "backup", "export")
 REPEATABLE = ("decide", "reward")
 """Routes whose requests have an id; the writer logs why it refused them."""
 MEDIA_TYPES = {
-    "metrics": "text/plain", "openapi": "application/json", "backup": "application/octet-stream", "export": "text/csv",
+    "metrics": "text/plain", "openapi": "application/json", "schema": "application/json",
+    "backup": "application/octet-stream", "export": "text/csv",
 }  # fmt: skip
 
 

@@ -9,7 +9,16 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    FiniteFloat,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -40,14 +49,30 @@ Numbers = Annotated[list[FiniteFloat], Field(max_length=MAX_FEATURES)]
 def _form(contexts: Any) -> str:
     """Return which form of contexts is meant, so that errors are reported for that form only."""
     if isinstance(contexts, dict):
-        return "by name"
+        return "by columns" if contexts.keys() & {"user", "items"} and not _is_numbers(contexts) else "by name"
     return "row" if isinstance(contexts, list) and contexts and not isinstance(contexts[0], list) else "rows"
+
+
+def _is_numbers(contexts: dict[str, Any]) -> bool:
+    return all(isinstance(each, list) and each and not isinstance(each[0], dict) for each in contexts.values())
+
+
+Row = Annotated[dict[str, str | bool | int | FiniteFloat | None], Field(max_length=MAX_FEATURES)]
+
+
+class Columns(BaseModel):
+    """One round by columns: a user, items, or both."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    user: Row | None = None
+    items: list[Row] | None = None
 
 
 Contexts = Annotated[
     Annotated[list[Numbers], Tag("rows")]
     | Annotated[Numbers, Tag("row")]
-    | Annotated[dict[str, Numbers], Tag("by name")],
+    | Annotated[dict[str, Numbers], Tag("by name")]
+    | Annotated[Columns, Tag("by columns")],
     Discriminator(_form),
 ]
 
@@ -61,11 +86,30 @@ class RequestBody(BaseModel):
 class DecideRequest(RequestBody):
     """A request for one decision."""
 
-    contexts: Contexts = Field(
-        description="A context for each arm, contexts by the names of the arms, or one row if the study has blocks."
+    contexts: Contexts | None = Field(
+        None,
+        description="A context for each arm, contexts by the names of the arms, one row if the study has blocks, or "
+        "columns.",
     )
+    user: Row | None = Field(None, description="The user's row, where requests come by columns.")
+    items: list[Row] | None = Field(None, description="Rows of the items to choose among, by columns.")
     id: Id | None = Field(None, description="The same id and contexts get the same answer; null makes a new id.")
     available: list[str | int] | None = Field(None, description="Names or indices of the available arms.")
+
+    @model_validator(mode="after")
+    def _asks_in_one_way(self) -> DecideRequest:
+        columns = self.user is not None or self.items is not None
+        if columns == (self.contexts is not None):
+            raise ValueError("give either contexts, or the columns of user and items")
+        return self
+
+    @property
+    def asked(self) -> Any:
+        """What `Study.ask` takes as contexts."""
+        if self.contexts is None or isinstance(self.contexts, Columns):
+            source: Any = self if self.contexts is None else self.contexts
+            return {name: rows for name in ("user", "items") if (rows := getattr(source, name)) is not None}
+        return self.contexts
 
 
 class DecideRequests(RequestBody):

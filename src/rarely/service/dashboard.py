@@ -206,6 +206,11 @@ def _conditions(status: Status) -> list[tuple[str, bool, str]]:
     sums = f"{rewards.used} used + {rewards.pending} pending + {rewards.late} late + {rewards.quarantined} quarantined"
     return [
         ("rewards", rewards.balanced, f"{rewards.received} received = {sums}"),
+        *(
+            [("new values", True, ", ".join(f"{n} of {name}" for name, n in status.unseen.items()))]
+            if status.unseen
+            else ()
+        ),
         ("alarms", not status.raised, ", ".join(status.raised) or f"none; {sum(status.alarms.values())} so far"),
         ("approval", status.candidate is None, "no candidate" if status.candidate is None else "a candidate waits"),
         ("pinned", True, f"version {status.version} is pinned" if status.pinned else "no"),

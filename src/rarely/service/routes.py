@@ -122,11 +122,12 @@ class Api:
         return await self._submit(study, tells, "receipts" if hasattr(body, "rewards") else "")
 
     def _request(self, body: DecideRequest, caller: str) -> Request:
-        contexts: Any = body.contexts
+        contexts = body.asked
         # By the schema the items of a list are all rows or all numbers.
         rows = isinstance(contexts, list) and bool(contexts) and isinstance(contexts[0], list)
-        if len(contexts) > self.limits.arms and (rows or isinstance(contexts, dict)):
-            detail = f"a decision may have at most {self.limits.arms} arms; got {len(contexts)}."
+        arms = contexts.get("items", contexts) if isinstance(contexts, dict) else contexts
+        if len(arms) > self.limits.arms and (rows or isinstance(contexts, dict)):
+            detail = f"a decision may have at most {self.limits.arms} arms; got {len(arms)}."
             raise Refusal(422, detail, "InvalidContexts")
         if rows and len(set(map(len, contexts))) == 1:
             contexts = np.array(contexts, np.float64)  # the study checks an array faster than lists
@@ -183,6 +184,11 @@ class Api:
         status: Status = await run_in_threadpool(study.status)
         trainer = study.trainer
         return as_json(status.describe() | {"training": trainer.under_way, "training_error": trainer.last_error})
+
+    @route("GET", f"{STUDY}/schema", "decide")
+    async def schema(self, study: OpenedStudy) -> Response:
+        """Return the JSON schema of a request for one decision of this study, by its columns if it has tables."""
+        return as_json(study.study.request_schema())
 
     @route("GET", f"{STUDY}/versions", "read", gives=(bodies.VersionsBody,))
     async def versions(self, study: OpenedStudy) -> Response:

@@ -30,6 +30,7 @@ from rarely import InvalidInput, RarelyError
 from rarely.extend.checks import check_positive, check_whole, is_whole, named_arguments, shown
 from rarely.extend.provisional import errors as core_errors
 from rarely.extend.provisional import path_of, replacing
+from rarely.frames.tables import plain_rows
 from rarely.study import errors as study_errors
 from rarely.study.deadlines import Connection, SecureConnection, left
 from rarely.study.decision import Answer, Request, Requests
@@ -467,7 +468,10 @@ class AsyncClient:
 def _request_body(request: Request) -> dict[str, Any]:
     contexts, available = request.contexts, request.available
     contexts = contexts.tolist() if hasattr(contexts, "tolist") else contexts
-    if isinstance(contexts, Mapping):
+    if isinstance(contexts, Mapping) and contexts.keys() <= {"user", "items"}:
+        rows = {name: plain_rows(table, name) for name, table in contexts.items()}
+        contexts = {name: each[0] if name == "user" and len(each) == 1 else each for name, each in rows.items()}
+    elif isinstance(contexts, Mapping):
         contexts = {name: each.tolist() if hasattr(each, "tolist") else each for name, each in contexts.items()}
     body = {"id": new_id() if request.id is None else check_id(request.id), "contexts": contexts}
     return body if available is None else body | {"available": list(available)}

@@ -172,6 +172,17 @@ class StudySettings:
             if column >= width:
                 raise InvalidStudy(f"subgroup {name!r} has covariate {column}; covariates are 0 to {width - 1}.")
 
+    def request_schema(self, dim: int) -> dict[str, Any]:
+        """Return the JSON schema of what a request for one decision brings, given the numbers in a context."""
+        if self.tables is not None:
+            return self.tables.schema()
+        width = dim if self.blocks is None else self.blocks.rows.dim
+        row: dict[str, Any] = {"type": "array", "items": {"type": "number"}, "minItems": width, "maxItems": width}
+        if self.blocks is None:
+            some = {"minItems": 1} if self.arms is None else dict.fromkeys(("minItems", "maxItems"), len(self.arms))
+            row = {"type": "array", "items": row, **some}
+        return {"type": "object", "properties": {"contexts": row}, "required": ["contexts"]}
+
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON."""
         described: dict[str, Any] = {"format": FORMAT, "control": self.control, "rewards": self.rewards.describe()}

@@ -262,6 +262,10 @@ class Study:
         answers, _ = self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)
         return answers
 
+    def request_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of what a request for one decision brings: contexts, or the columns of its tables."""
+        return self.settings.request_schema(self._session.dim)
+
     def tell(
         self, id: str, reward: Any, *, key: str | None = None, arm: Any = None, actor: str = "", reason: str = ""
     ) -> Receipt:

@@ -1,0 +1,87 @@
+"""Over HTTP a study of a FramePolicy is asked by columns: what a client has is what it sends."""
+
+import pandas as pd
+import pytest
+
+from rarely import FramePolicy, InvalidContexts, LinTS, OnDemand
+from rarely.service import ServiceLimits
+from rarely.study import Client, Study
+from services import serving, until
+
+USERS = pd.DataFrame({"age": [20, 31, 45, 52], "town": ["Ulm", "Bonn", "Ulm", "Bonn"]})
+ITEMS = pd.DataFrame({"sku": ["a", "b", "c"], "topic": ["x", "y", "x"], "price": [1.0, 2.0, 3.0]})
+BODY = {"user": {"age": 30, "town": "Ulm"}, "items": ITEMS.to_dict("records")}
+
+
+def shop():
+    return FramePolicy.fit(LinTS, USERS, ITEMS, key="sku", schedule=OnDemand(), seed=0)
+
+
+@pytest.fixture
+def served(storage):
+    Study.create(storage, "trial", policy=shop()).close()
+    with serving(storage, automatic=False) as service:
+        yield service
+
+
+def test_a_body_of_columns_is_answered_as_the_study_answers(served):
+    beside = Study.create("memory://beside-http-columns", "trial", policy=shop())
+    for number in range(5):
+        body = {**BODY, "user": {"age": 20 + 9 * number, "town": "Ulm"}}
+        expected = beside.ask(body, id=f"v{number}").describe()
+        answer = served.post("decide", {"id": f"v{number}", **body}).content
+        for name in ("seq", "time"):
+            del answer[name], expected[name]
+        assert answer == expected
+    assert served.opened.study.verify().whole
+
+
+def test_the_client_sends_frames_and_rows(served):
+    with Client(served.url, "trial", backoff=0.01) as client:
+        answer = client.ask({"user": USERS.iloc[1], "items": ITEMS}, id="one")
+        rows = {"user": {"age": 31, "town": "Bonn"}, "items": ITEMS.to_dict("records")}
+        assert client.ask(rows, id="one") == answer == served.opened.study.decision("one").answer
+        assert client.tell("one", 1.0).status == "accepted"
+        with pytest.raises(InvalidContexts, match="column 'age' of user"):
+            client.ask({"user": {"age": "old", "town": "Ulm"}, "items": ITEMS})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ({"user": {"age": "old", "town": "Ulm"}, "items": BODY["items"]}, 422, "column 'age' of user must be a number"),
+        ({"user": {"age": 3}, "items": BODY["items"]}, 422, "user must have the column 'town'"),
+        ({"user": BODY["user"]}, 422, "columns of user and items; got user"),
+        ({"contexts": [[1.0]]}, 422, "columns of user and items"),
+        ({"contexts": [[1.0]], **BODY}, 422, "give either contexts, or the columns"),
+        ({"user": [1.0], "items": BODY["items"]}, 422, "user: Input should be a valid dictionary"),
+        ({"user": {"age": {"x": 1}, "town": "Ulm"}, "items": BODY["items"]}, 422, "user.age"),
+        ({}, 422, "give either contexts, or the columns"),
+    ],
+)
+def test_what_does_not_fit_the_columns_is_named_and_nothing_recorded(served, body, status, says):
+    reply = served.post("decide", body)
+    assert reply.status == status
+    assert says in reply.content["detail"]
+    assert served.status().decisions == 0
+
+
+def test_too_many_items_are_refused(served):
+    items = [{"sku": f"i{i}", "topic": "x", "price": 1.0} for i in range(ServiceLimits().arms + 1)]
+    reply = served.post("decide", {**BODY, "items": items})
+    assert reply.status == 422
+    assert "may have at most" in reply.content["detail"]
+
+
+def test_each_study_has_a_schema_of_its_own(served):
+    schema = served.get("schema").content
+    assert schema["properties"]["user"]["required"] == ["age", "town"]
+    assert schema["properties"]["items"]["items"]["properties"]["topic"]["examples"] == ["x", "y"]
+
+
+def test_values_that_the_sample_did_not_have_are_counted_where_people_look(served):
+    served.post("decide", {**BODY, "user": {"age": None, "town": "Rome"}})
+    served.post("decide", {**BODY, "user": {"age": 20, "town": "Paris"}})
+    assert served.status().unseen == {"age": 1, "town": 2}
+    until(lambda: "1 of age, 2 of town" in served.send("GET", "/studies/trial").body.decode())
+    until(lambda: 'rarely_unseen_total{study="trial",column="town"} 2' in served.send("GET", "/metrics").body.decode())
