@@ -84,4 +84,4 @@ def test_values_that_the_sample_did_not_have_are_counted_where_people_look(serve
     served.post("decide", {**BODY, "user": {"age": 20, "town": "Paris"}})
     assert served.status().unseen == {"age": 1, "town": 2}
     until(lambda: "1 of age, 2 of town" in served.send("GET", "/studies/trial").body.decode())
-    until(lambda: 'rarely_unseen_total{study="trial",column="town"} 2' in served.send("GET", "/metrics").body.decode())
+    until(lambda: 'rarely_unseen_total{study="trial"} 3' in served.send("GET", "/metrics").body.decode())

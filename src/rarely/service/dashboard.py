@@ -204,13 +204,10 @@ def _conditions(status: Status) -> list[tuple[str, bool, str]]:
     """Return (name, whether it is well, details) for what the status alone says."""
     rewards = status.rewards
     sums = f"{rewards.used} used + {rewards.pending} pending + {rewards.late} late + {rewards.quarantined} quarantined"
+    unseen = ", ".join(f"{count} of {column}" for column, count in status.unseen.items())
     return [
+        *([("new values", True, unseen)] if unseen else []),
         ("rewards", rewards.balanced, f"{rewards.received} received = {sums}"),
-        *(
-            [("new values", True, ", ".join(f"{n} of {name}" for name, n in status.unseen.items()))]
-            if status.unseen
-            else ()
-        ),
         ("alarms", not status.raised, ", ".join(status.raised) or f"none; {sum(status.alarms.values())} so far"),
         ("approval", status.candidate is None, "no candidate" if status.candidate is None else "a candidate waits"),
         ("pinned", True, f"version {status.version} is pinned" if status.pinned else "no"),

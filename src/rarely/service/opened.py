@@ -261,8 +261,7 @@ class OpenedStudy:
             numbers["events_after_checkpoint"] = max(status.events - self.study.saved, 0)
             for kind in ("received", "used", "pending", "late", "quarantined"):
                 lines.append(sample("rarely_rewards", getattr(status.rewards, kind), study=name, kind=kind))
-            for column, count in status.unseen.items():
-                lines.append(sample("rarely_unseen_total", count, study=name, column=column))
+            numbers["unseen_total"] = sum(status.unseen.values())
             for kind in ALARMS:
                 lines.append(sample("rarely_alarms_total", status.alarms.get(kind, 0), study=name, kind=kind))
                 lines.append(sample("rarely_alarm_raised", int(kind in status.raised), study=name, kind=kind))
