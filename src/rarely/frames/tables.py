@@ -158,7 +158,7 @@ class FrameTables:
         """Return what the key says of each item."""
         if self.key is None:
             return None
-        names = tuple(row.get(self.key) for row in items)
+        names: tuple[Any, ...] = tuple(row.get(self.key) for row in items)
         for place, name in enumerate(names):
             if not isinstance(name, str) or not name:
                 raise InvalidContexts(f"column {self.key!r} of items must be text; row {place} has {shown(name)}.")
