@@ -12,8 +12,10 @@ import rarely
 from rarely import BatchNeuralUCB, NeuralTS, OnDemand, Paced, SnapshotError
 from rarely._core.model import kernels
 from rarely._core.model.kernels import LEARNED, LINEAR, NAMES, NETWORK, PRODUCTS, Memory, Units, Views
-from rarely._core.policies import evidence, gaussian_process
+from rarely._core.policies import betting, evidence, gaussian_process
+from rarely._core.policies.betting import LEVEL, WINDOWS, Bets
 from rarely._core.policies.evidence import EvidenceLearner
+from rarely._core.policies.neural import EVIDENCE_BETA
 from rarely._core.saving import archive
 
 
@@ -108,7 +110,8 @@ def test_means_and_bonuses_are_those_of_a_dense_posterior(memory):
             "ij,ji->i", cross, np.linalg.solve(inner + learner.explored_ridge * np.eye(len(inner)), cross.T)
         )
         scores = policy.score(new)
-        assert_allclose(scores.bonuses, learner.noise * np.sqrt(left / learner.explored_ridge), rtol=1e-7)
+        deviations = learner.noise * np.sqrt(left / learner.explored_ridge)
+        assert_allclose(scores.bonuses, EVIDENCE_BETA.factor * deviations, rtol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -235,3 +238,45 @@ def test_naming_a_network_trains_one():
     assert isinstance(BatchNeuralUCB(2, OnDemand(), seed=0)._learner, EvidenceLearner)
     for named in ({"hidden": 8}, {"depth": 3}, {"training": 20}, {"covariance": "diagonal"}, {"preset": "paper"}):
         assert not isinstance(BatchNeuralUCB(2, OnDemand(), seed=0, **named)._learner, EvidenceLearner)
+
+
+def bets_on(errors, means, batch, ridge=1.0, seed=0):
+    """Yield what bets say after each batch of errors around means, on contexts of three columns."""
+    contexts = np.random.default_rng(seed).normal(size=(len(errors), 3))
+    rewards, bets = means + errors, Bets().seen(np.array([-1.0, 1.0]))
+    for start in range(0, len(errors), batch):
+        window = slice(max(start - WINDOWS[-1], 0), start + batch)
+        gram = contexts[window] @ contexts[window].T + ridge * np.eye(len(contexts[window]))
+        bets, alarmed = bets.settled(rewards[window], means[window], gram, batch, start)
+        bets = bets.seen(rewards[start : start + batch])
+        yield bets, alarmed
+
+
+def test_bets_are_won_only_as_often_as_their_level_where_no_correction_helps():
+    alarms = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        errors = np.where(rng.random(400) < 0.3, 0.7, -0.3) * rng.choice([0.2, 1.0], 400)
+        alarms += any(alarmed for _, alarmed in bets_on(errors, np.zeros(400), 20, seed=seed))
+    assert alarms <= 200 * LEVEL
+
+
+def test_bets_are_won_within_two_batches_of_a_change():
+    rng = np.random.default_rng(0)
+    contexts = np.random.default_rng(0).normal(size=(200, 3))
+    errors = 0.1 * rng.normal(size=200) - np.where(np.arange(200) >= 100, np.clip(contexts[:, 0], -1, 1), 0.0)
+    alarms = [alarmed for _, alarmed in bets_on(errors, np.zeros(200), 50)]
+    assert not any(alarms[:2])
+    assert any(alarms[2:])
+
+
+def test_a_bet_gains_what_its_correction_gains_of_the_most_that_was_possible():
+    rng = np.random.default_rng(1)
+    x, errors, low, high = rng.normal(size=(6, 2)), rng.uniform(-1, 1, 6), np.full(6, -1.0), np.full(6, 1.0)
+    gram = x @ x.T + 0.5 * np.eye(6)
+    truth = [0.0]
+    for i in range(1, 6):
+        guess = np.clip(gram[i, :i] @ np.linalg.solve(gram[:i, :i], errors[:i]), -1, 1)
+        most = max(abs(r**2 - (r - guess) ** 2) for r in (-1.0, 1.0))
+        truth.append((errors[i] ** 2 - (errors[i] - guess) ** 2) / most)
+    assert_allclose(betting._gains(errors, gram, low, high), truth, atol=1e-12)

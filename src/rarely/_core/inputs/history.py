@@ -338,13 +338,23 @@ class History:
         places = self._arrivals[here]
         return places, self._contexts[places], self._values[here]
 
+    def forecasts_since(self, count: int) -> tuple[Array, Array, Array]:
+        """Return contexts, rewards and predicted means of the rewards that `predicted_since` has."""
+        places, rewards = self._predicted(count)
+        return self._contexts[places], rewards, self._known[places, 1]
+
     def predicted_since(self, count: int) -> tuple[Array, Array, Array, IntArray]:
         """Return the rewards after the first `count` that a trained version predicted, its means, bonuses and arms."""
+        places, rewards = self._predicted(count)
+        means, bonuses = self._known[places, 1:].T
+        return rewards, means, bonuses, self._numbers[places, 0]
+
+    def _predicted(self, count: int) -> tuple[IntArray, Array]:
+        """Return positions and values of the rewards after the first `count` that a trained version predicted."""
         here = slice(self._arrival(max(count, self._kept.settled)), self._arrived)
         places = self._arrivals[here]
         trained = self._numbers[places, 1] >= (0 if self.logged else 1)
-        means, bonuses = self._known[places[trained], 1:].T
-        return self._values[here][trained], means, bonuses, self._numbers[places[trained], 0]
+        return places[trained], self._values[here][trained]
 
     def rewards_between(self, start: int, end: int) -> Array:
         """Return the rewards of the kept rounds start + 1 … end, NaN where none arrived."""

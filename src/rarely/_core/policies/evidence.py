@@ -15,8 +15,9 @@ decides whether rewards are linear or bend, how noisy they are, and whether the 
     w   weights on a grid are climbed from the last choice, and averaged by their likelihood
     R   the metric of the learned kernel comes from the gradients of the last version; it must be worth a charge of
         CHARGE·½d·log n, in the spirit of BIC, because the rewards that judge it have made it
-    t   a decay or a change point is asked for only while the version in use predicts the newest rewards worse than it
-        predicted held-out ones, and must be worth FORGETTING; nothing is ever deleted, so a world that returns is found
+    t   a decay or a change point is asked for only where bets against the predictions of the versions in use have been
+        won (`rarely._core.policies.betting`), and must be worth FORGETTING; nothing is ever deleted, so a world that
+        returns is found
 
 Up to EXACT rounds mean and Z are exact (t×t). Beyond, both live on the features of INDUCING of the contexts,
 φ(x) = L⁻¹k(U, x) with K_UU = LLᵀ, so that a decision takes O(r²) however long the life (Quiñonero-Candela and
@@ -44,7 +45,8 @@ from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model import kernels
 from rarely._core.model.features import Factors
-from rarely._core.model.kernels import CONSTANT, LEARNED, NAMES, NETWORK, Memory, Units, Views
+from rarely._core.model.kernels import CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, Memory, Units, Views
+from rarely._core.policies.betting import WINDOWS, Bets
 from rarely._core.policies.gaussian_process import ARITHMETIC
 from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, split_mix, training_rows
 from rarely._core.saving.fields import Fields
@@ -67,6 +69,10 @@ COUNTED = 1000
 FEWEST = 8
 """Rewards before which nothing is chosen."""
 FEWEST_FOR_METRIC, FEWEST_FOR_MEMORY = 16, 30
+BENT = 3.0
+"""Nats that any kernel but linear and constant must be worth: few rewards would else be spread over all of them."""
+RESTARTS = 4
+"""Updates after which the climb begins at the single kernels again, and not at the last choice."""
 CHARGE, STARTING_CHARGE = 0.5, 2.0
 """Nats that the learned metric must be worth: STARTING_CHARGE + CHARGE·½d·log n."""
 METRIC_COLUMNS = 300
@@ -80,13 +86,9 @@ CHANGES = 14
 """Change points on trial: the latest updates."""
 EARLIER = np.exp([-2.4, -1.2, 0.0, 1.2])
 """Factors of λ that are tried with each memory."""
-ALARM = 2.0
-"""Standard errors by which the newest rewards must be predicted worse than held-out ones."""
 HEAVY, HUBER = 8.0, 1.345
 """Deviations, in robust standard deviations, that call for Huber's weights, and where these begin."""
 JITTER = 1e-6
-LEAST_LEFT = 1e-3
-"""The least part of a residual that a reward's own leverage leaves."""
 EXACT, INDUCING, LEARNED_FROM = 2048, 512, 20_000
 """Rounds up to which everything is exact, contexts that stand for more of them, and rewards that they learn from."""
 MOST = 2 * EXACT
@@ -138,8 +140,8 @@ class EvidenceLearner(ScaledLearner):
     """The row of the history from which on this version decides."""
     learned: int = 0
     """Rewards that had arrived."""
-    held_out: float = math.inf
-    """Mean squared error of leave-one-out predictions, in reward units."""
+    bets: Bets = field(default_factory=Bets)
+    """Against the predictions of the versions so far."""
     updates: tuple[float, ...] = ()
     """Rows at which earlier versions began, the change points on trial."""
 
@@ -283,13 +285,28 @@ class EvidenceLearner(ScaledLearner):
         )  # fmt: skip
         if not len(samples.rows):
             return FitResult(replace(fresh, learned=0), basis=replace(fresh, learned=0))
-        fit = _Fit(fresh, samples.contexts, samples.rows.astype(np.float64), data, history)
+        bets, alarmed = self._settled(history) if self.forgets else (self.bets, False)
+        fresh = replace(fresh, bets=bets)
+        fit = _Fit(fresh, samples.contexts, samples.rows.astype(np.float64), data, alarmed)
         learner, report = fit.made(self, watch)
         if not np.isfinite(learner.coefficients).all():
             return FitResult(self, "the estimate overflows: the rewards are too large")
         memory, before = learner.choice.memory, self.choice.memory
         said = "" if str(memory) == str(before) else f"{memory}, because that makes the rewards so far more likely"
         return FitResult(learner, "", learner, self.scale.changed_columns(learner.scale), report, said)
+
+    def _settled(self, history: History) -> tuple[Bets, bool]:
+        """Return the bets after the newest rewards, and whether they say that the world has changed."""
+        new = len(history.predicted_since(self.learned)[0])
+        rewards = history.arrived_since(self.learned)[1]
+        bets, alarmed = self.bets, False
+        if new and len(self.coefficients) and bets.low < bets.high:
+            contexts, predicted, means = history.forecasts_since(max(self.learned - WINDOWS[-1], 0))
+            features = self.kernel_features(contexts, self.now)
+            gram = kernels.products(features, features)
+            gram.flat[:: len(gram) + 1] += (self.choice.ridge + JITTER) / self.explored_ridge
+            bets, alarmed = bets.settled(predicted, means, gram, new, self.learned)
+        return bets.seen(rewards) if len(rewards) else bets, alarmed
 
     def reward_task(self, history: History, new: int) -> RewardTask | None:
         return RewardTask(None, LEARNED_FROM, LEARNED_FROM // 2, history.logged)
@@ -305,9 +322,10 @@ class EvidenceLearner(ScaledLearner):
         numbers |= {
             "offered": self.offered,
             "learned": self.learned,
-            "held_out": None if math.isinf(self.held_out) else self.held_out,
         }
         arrays |= {"choice.weights": choice.weights, "choice.point": np.array(choice.point, np.int64)}
+        if self.bets.low <= self.bets.high:
+            arrays |= {"bets": np.array([*self.bets.won, self.bets.low, self.bets.high])}
         arrays |= {"divisors": self.divisors, "contexts": self.contexts, "times": self.times}
         arrays |= {"coefficients": self.coefficients, "updates": np.array(self.updates), "zeros": self.zeros}
         if self.units is not None:
@@ -343,9 +361,13 @@ class EvidenceLearner(ScaledLearner):
             if "units_clip" in saved:
                 center, rates, sizes = (saved.array(f"units.{name}", (dim,)) for name in ("center", "rates", "sizes"))
                 units = Units(center, rates, sizes, saved.flag("units_clip"))
-            held_out = math.inf if saved.is_null("held_out") else saved.number("held_out", 0.0)
+            bets = Bets()
+            if "bets" in saved:
+                *won, low, high = saved.array("bets", (len(WINDOWS) + 2,)).tolist()
+                saved.check(min(won) >= 0 and low <= high, "bets of at least 0, between rewards that rise,")
+                bets = Bets(tuple(won), low, high)
             numbers: dict[str, Any] = {"inducing": saved.flag("inducing"), "now": saved.number("now", 0.0)}
-            numbers |= {"learned": saved.whole("learned"), "held_out": held_out}
+            numbers |= {"learned": saved.whole("learned"), "bets": bets}
             return replace(
                 self, scale=scale, rewards=rewards, units=units, choice=choice, contexts=contexts,
                 zeros=zeros, offered=offered,
@@ -386,8 +408,8 @@ class _Rewards(NamedTuple):
 class _Fit:
     """One update: the rewards that are in, and the learner that is to learn from them."""
 
-    def __init__(self, fresh: EvidenceLearner, contexts: Array, times: Array, data: _Rewards, history: History) -> None:
-        self.fresh, self.contexts, self.times, self.data, self.history = fresh, contexts, times, data, history
+    def __init__(self, fresh: EvidenceLearner, contexts: Array, times: Array, data: _Rewards, alarmed: bool) -> None:
+        self.fresh, self.contexts, self.times, self.data, self.alarmed = fresh, contexts, times, data, alarmed
         mapped = contexts if fresh.scale.fits else fresh.scale.map(contexts)
         count = len(times)
         self.judged = _sample(times, JUDGED)
@@ -425,12 +447,13 @@ class _Fit:
         def misfit(point: tuple[int, ...]) -> float:
             if point not in tried:
                 lost = grams.misfits(np.array(point) / LEVELS, before.choice.memory, trust, target, RIDGES)[0]
-                tried[point] = lost + charge * (point[LEARNED] > 0)
+                bent = BENT * (point[LINEAR] + point[CONSTANT] < LEVELS)
+                tried[point] = lost + bent + charge * (point[LEARNED] > 0)
             return float(tried[point].min())
 
-        starts = [tuple(LEVELS * (i == kernel) for i in range(len(NAMES))) for kernel in wanted]
-        if before.choice.point and (before.choice.point[LEARNED] == 0 or LEARNED in wanted):
-            starts.append(before.choice.point)
+        starts = [before.choice.point] if before.choice.point else []
+        if not starts or len(before.updates) % RESTARTS == 0:
+            starts += [tuple(LEVELS * (i == kernel) for i in range(len(NAMES))) for kernel in wanted]
         best = min(starts, key=misfit)
         for _ in range(CLIMBS):
             higher = min((best, *_neighbours(best, wanted)), key=misfit)
@@ -462,7 +485,7 @@ class _Fit:
     ) -> tuple[Memory, float]:
         """Return the memory that the rewards ask for, and λ with it; `judge` has the misfits of memories."""
         asked = self.fresh.forgets and self.count >= FEWEST_FOR_MEMORY
-        if not asked or not (before.choice.memory or self._alarmed(before)):
+        if not asked or not (before.choice.memory or self.alarmed):
             return Memory(), ridge
         earliest, latest = self.times[0] + 5, self.times[-1] - 5
         changes = [row for row in before.updates if earliest < row < latest][-CHANGES:]
@@ -474,14 +497,6 @@ class _Fit:
             found.append((float(lost[at]), memory, float(ridges[at])))
         _, memory, ridge = min(found, key=lambda each: each[0])
         return memory, ridge
-
-    def _alarmed(self, before: EvidenceLearner) -> bool:
-        """Return whether the version in use predicted the newest rewards worse than held-out ones."""
-        rewards, means = self.history.predicted_since(before.learned)[:2]
-        errors = np.square(rewards - means)
-        if len(errors) < 2:
-            return False
-        return bool(errors.mean() > before.held_out + ALARM * errors.std(ddof=1) / math.sqrt(len(errors)))
 
     def _next_metric(self, choice: Choice) -> Array | None:
         """Return R after some steps along its own gradients."""
@@ -513,9 +528,7 @@ class _Fit:
             coefficients, residuals = system.solved(self.data.scaled, ridge / trust)
             if attempt + 1 < rounds:
                 trust = self.data.trust * huber(np.abs(residuals))
-        recent = self.times >= learner.choice.memory.change
-        held_out = float(np.square(residuals * learner.rewards.spread)[recent].mean()) if recent.any() else math.inf
-        return replace(learner, coefficients=coefficients * learner.explored_ridge, held_out=held_out)
+        return replace(learner, coefficients=coefficients * learner.explored_ridge)
 
     def _induced(self, learner: EvidenceLearner) -> EvidenceLearner:
         """Return the version on the features of some contexts."""
@@ -524,25 +537,17 @@ class _Fit:
             learner, contexts=self.contexts[at], times=self.times[at], inducing=True, coefficients=np.zeros(len(at))
         )
         matrix, moment = np.zeros((len(at), len(at))), np.zeros(len(at))
-        parts = []
         for start in range(0, self.count, EXACT):
             part = slice(start, start + EXACT)
             phi = learner._assessed(self.contexts[part], self.times[part])[1].inputs[0]
             trust = self.data.trust[part]
             matrix += (phi * trust[:, None]).T @ phi
             moment += phi.T @ (trust * self.data.scaled[part])
-            parts.append(phi)
         ridge = (learner.choice.ridge + JITTER) / learner.explored_ridge
         matrix.flat[:: len(matrix) + 1] += ridge
         inverse = lower_inverse(cholesky(matrix)[0])
         theta = inverse.T @ (inverse @ moment)
-        phi = np.concatenate(parts)
-        leverages = np.einsum("ij,ij->i", phi @ inverse.T, phi @ inverse.T)
-        residuals = (self.data.scaled - phi @ theta) / np.maximum(1 - leverages, LEAST_LEFT)
-        held_out = float(
-            np.square(residuals * learner.rewards.spread)[self.times >= learner.choice.memory.change].mean()
-        )
-        return replace(learner, coefficients=learner._whitening.T @ theta, held_out=held_out)
+        return replace(learner, coefficients=learner._whitening.T @ theta)
 
 
 class KernelDual(Dual, by_name=False):

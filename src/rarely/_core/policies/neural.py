@@ -60,8 +60,8 @@ PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 TUNED_HIDDEN = 200
 TUNED_BETA = NoiseRadius(0.02, relative=0.1, untried=3.0, exploit_last=True)
 """m and β where it does."""
-EVIDENCE_BETA = NoiseRadius(1.0, exploit_last=True)
-"""β where evidence chooses kernels: one standard deviation of what is not known yet."""
+EVIDENCE_BETA = NoiseRadius(0.7, exploit_last=True)
+"""β where evidence chooses kernels: a part of the standard deviation of what is not known yet."""
 SAMPLED_BETA = replace(TUNED_BETA, exploit_last=False)
 """A policy that is chosen for its probabilities keeps them above 0 to the end."""
 
