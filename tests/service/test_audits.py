@@ -1,14 +1,17 @@
 """Backup, verification, export and the clock over HTTP, while the service decides."""
 
 import json
+import os
+import socket
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rarely.logs import read_log
 from rarely.study import Study
-from services import serving
+from services import PATIENCE, serving, until
 from studies import Clock, linear
 
 
@@ -54,6 +57,45 @@ def test_a_leaping_clock_is_503_until_an_administrator_confirms_it(storage, monk
         assert service.get("status").status == 200
         assert service.post("repair-clock", {"reason": "a long pause"}).content["outcome"] == "repaired"
         assert service.decide(2).status == 200
+
+
+def test_an_export_ends_when_the_caller_leaves(served, monkeypatch):
+    made = []
+
+    def parts(study):
+        for number in range(10_000):
+            made.append(number)
+            yield "x" * 100_000
+
+    monkeypatch.setattr(Study, "csv_text", parts)
+    with socket.create_connection(("127.0.0.1", served.port)) as raw:
+        raw.sendall(b"GET /v1/studies/trial/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200 OK" in raw.recv(1000)
+    until(lambda: not served.server.server_state.tasks)
+    assert len(made) < 1000
+
+
+def test_one_backup_at_a_time_and_nothing_is_left_of_those_that_were_killed(storage, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "rarely-backup-999999999-abc").mkdir()
+    (tmp_path / f"rarely-backup-{os.getppid()}-abc").mkdir()  # of a service that runs
+    Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
+    with serving(storage, automatic=False) as service:
+        assert sorted(path.name for path in tmp_path.glob("rarely-*")) == [f"rarely-backup-{os.getppid()}-abc"]
+        held, gate, backup = threading.Event(), threading.Event(), Study.backup
+
+        def slow(study, path):
+            held.set()
+            gate.wait(PATIENCE)
+            backup(study, path)
+
+        monkeypatch.setattr(Study, "backup", slow)
+        with ThreadPoolExecutor(1) as threads:
+            first = threads.submit(service.get, "backup")
+            assert held.wait(PATIENCE)
+            assert service.get("backup").status == 429
+            gate.set()
+            assert first.result().status == 200
 
 
 @pytest.mark.parametrize("verb", ["backup", "verify", "export"])

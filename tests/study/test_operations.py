@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from rarely.logs import read_log
@@ -223,7 +224,39 @@ def test_an_export_carries_id_time_stage_and_actor(make, tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == [*(answer.id for answer in answers), "visit, 9"]
     assert (rows[0]["time"], rows[0]["stage"], rows[4]["actor"]) == (str(answers[0].time), "main", "ben")
-    assert (read_log(tmp_path / "log.csv").propensities == log.propensities).all()
+    whole = study.log()
+    assert log == (5, whole.missing)
+    read = read_log(tmp_path / "log.csv")
+    for name in ("propensities", "rewards", "contexts", "probabilities", "rounds", "versions", "arms"):
+        assert np.array_equal(getattr(read, name), getattr(whole, name), equal_nan=True)
+
+
+@every_storage
+def test_an_export_reads_some_rows_at_a_time_and_any_number_of_arms(make, tmp_path, monkeypatch):
+    study = make(arms=None)
+    for number in range(25):
+        study.tell(study.ask(contexts_of(number, arms=2 + number % 3)).id, 0.1 * number)
+    monkeypatch.setattr("rarely.study.export.CHUNK", 4)
+    parts = list(study.csv_text())
+    assert len(parts) > 10
+    assert study.export(tmp_path / "log.csv") == (25, 0)
+    assert "".join(parts) == (tmp_path / "log.csv").read_text()
+    read, whole = read_log(tmp_path / "log.csv"), study.log()
+    assert np.array_equal(read.contexts, whole.contexts, equal_nan=True)
+    assert np.array_equal(read.rewards, whole.rewards)
+
+
+@pytest.mark.parametrize("aggregation", ["first", "last", "sum"])
+def test_an_export_has_the_rewards_that_a_version_may_learn_from(make, clock, tmp_path, monkeypatch, aggregation):
+    study = make(rewards=RewardRule(aggregation, wait=10.0, default=-1.0), clock=clock)
+    for number in range(12):
+        clock.now += 1.0
+        answer = study.ask(contexts_of(number))
+        for key in range(number % 3):
+            study.tell(answer.id, number + 0.25 * key, key=str(key))
+    monkeypatch.setattr("rarely.study.export.CHUNK", 3)
+    study.export(tmp_path / "log.csv")
+    assert np.array_equal(read_log(tmp_path / "log.csv").rewards, study.log().rewards, equal_nan=True)
 
 
 def test_published_heads_show_that_the_end_was_cut_off(make, tmp_path):

@@ -146,8 +146,8 @@ def export_command(
 ) -> None:
     """Write decisions with id, time, stage, actor, probabilities and rewards as a table."""
     with opened(storage, name, lazy=True) as study:
-        log = study.export(out)
-    console.print(escape(f"{len(log)} decisions, {log.missing} rewards missing: {out}"))
+        written = study.export(out)
+    console.print(escape(f"{written.decisions} decisions, {written.missing} rewards missing: {out}"))
 
 
 @study_app.add("backup", "sqlite:///trial.db trial-monday.db")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import json
 import os
 import shutil
@@ -11,13 +12,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import chain
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 from pydantic import BaseModel
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from rarely import RarelyError
 from rarely.pages.page import render
@@ -47,6 +50,8 @@ PAGE_HEADERS = {
     "Cache-Control": "no-store",
 }
 """A page loads nothing and runs no script."""
+TEMPORARY = "rarely-backup-"
+"""How folders begin in which a backup is written; the number of the process follows."""
 Step = Callable[..., Any]
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -97,6 +102,8 @@ class Api:
     ) -> None:
         self.studies, self.limits, self._schema, self._storage, self._keys = studies, limits, schema, storage, keys
         self.meters = Meters(study="")  # of requests that are not about a study
+        self._backup = asyncio.Lock()
+        _remove_abandoned()
         self._probe: tuple[float, asyncio.Task[bool]] | None = None
 
     def _visible(self, key: Key | None) -> list[OpenedStudy]:
@@ -169,12 +176,18 @@ class Api:
     @route("GET", f"{STUDY}/backup", "admin")
     async def backup(self, study: OpenedStudy) -> Response:
         """Return a copy of the whole database, with all its studies, as an SQLite file."""
-        return await run_in_threadpool(_file, study, "backup.db", Study.backup)
+        if self._backup.locked():
+            raise Refusal(429, "a backup is being made.", "Overloaded", headers={"Retry-After": "60"})
+        async with self._backup:
+            return await run_in_threadpool(_file, study, "backup.db", Study.backup)
 
     @route("GET", f"{STUDY}/export", "admin")
     async def export(self, study: OpenedStudy) -> Response:
         """Return all decisions with id, time, stage, actor, probabilities and rewards as CSV."""
-        return await run_in_threadpool(_file, study, "export.csv", Study.export)
+        parts = study.watched(study.study.csv_text)
+        begun = await run_in_threadpool(next, parts, "")  # what refuses it is said before the answer begins
+        name = f'attachment; filename="{quote(study.study.name)}-export.csv"'
+        return StreamingResponse(chain([begun], parts), media_type="text/csv", headers={"Content-Disposition": name})
 
     # --- state
 
@@ -309,7 +322,7 @@ _step(Study.repair_clock, "repaired", "Let the record's time pass again after a 
 
 def _file(study: OpenedStudy, name: str, write: Callable[[Study, str], Any]) -> Response:
     """Return what a method of the study writes to a file, which is removed when it was sent."""
-    folder = tempfile.mkdtemp(prefix="rarely-")
+    folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-")
     remove = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
     try:
         study.watched(lambda: write(study.study, os.path.join(folder, name)))
@@ -317,6 +330,15 @@ def _file(study: OpenedStudy, name: str, write: Callable[[Study, str], Any]) -> 
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return FileResponse(os.path.join(folder, name), filename=f"{study.study.name}-{name}", background=remove)
+
+
+def _remove_abandoned() -> None:
+    """Remove the temporary files of services that have ended."""
+    for folder in glob.glob(os.path.join(tempfile.gettempdir(), f"{TEMPORARY}*-*")):
+        number = folder.rpartition(TEMPORARY)[2].partition("-")[0]
+        ended = os.path.isdir("/proc/self") and not os.path.isdir(f"/proc/{number}")
+        if number.isdecimal() and (ended or int(number) == os.getpid()):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def page(text: str) -> Response:

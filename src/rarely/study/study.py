@@ -13,7 +13,7 @@ from rarely import ArmBlocks, FramePolicy, InvalidInput, Policy, RarelyError
 from rarely.extend import Progress
 from rarely.extend.checks import check_choice, is_whole, shown
 from rarely.extend.provisional import facts_table
-from rarely.logs import DecisionLog, write_log
+from rarely.logs import DecisionLog
 from rarely.study import audit, versions
 from rarely.study.acts import close, take_look
 from rarely.study.analysis import Analysis, analyse
@@ -21,6 +21,7 @@ from rarely.study.audit import Replay, Status, Verification
 from rarely.study.decision import Answer, DecisionRecord, Request, Requests, read_request, record_of
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
+from rarely.study.export import Exported, csv_text, export
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings
@@ -515,14 +516,16 @@ class Study:
         last = self._session.last_seq()
         return audit.log_of(self._session, audit.records(self._session, last), last)
 
-    def export(self, path: str | os.PathLike[str]) -> DecisionLog:
-        """Write the log with id, time, stage and actor of each decision as .csv or .parquet, and return it."""
-        last = self._session.last_seq()
-        records = list(audit.records(self._session, last))
-        log = audit.log_of(self._session, records, last)
-        notes = {name: [getattr(record.answer, name) for record in records] for name in ("id", "time", "stage")}
-        write_log(log, path, notes | {"actor": [record.actor for record in records]})
-        return log
+    def export(self, path: str | os.PathLike[str]) -> Exported:
+        """Write all decisions with id, time, stage and actor as .csv or .parquet, and return how many there are.
+
+        `rarely.logs.read_log` reads the file. A chunk of rows is in memory at a time.
+        """
+        return export(self._session, path)
+
+    def csv_text(self) -> Iterator[str]:
+        """Yield the same table as CSV, a part at a time."""
+        return csv_text(self._session)
 
     def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None, as_of: Any = None) -> Analysis:
         """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.

@@ -236,6 +236,21 @@ def rewards_to_learn(session: Session, start: int, cut: int) -> dict[int, float]
     return rewards
 
 
+def rewards_of_range(session: Session, first: int, last: int, closed: int) -> dict[int, float]:
+    """Return, by round, what the decisions after event `first` up to and including `last` have earned.
+
+    `closed` is the last event whose waiting window has closed: later ones have no reward yet, unless the first counts.
+    """
+    rule = session.settings.rewards
+    end = last if rule.aggregation == "first" else min(last, closed)
+    with session.reading() as tables:
+        told = tables.rewards_of(first, end)
+        silent = [] if rule.default is None else tables.unrewarded(first, min(last, closed))
+    rewards = dict.fromkeys(silent, float(rule.default or 0.0))
+    combine = {"first": lambda each: each[0], "last": lambda each: each[-1], "sum": sum}[rule.aggregation]
+    return rewards | {round: float(combine(each)) for round, each in told}
+
+
 def _chunks(first: int, last: int) -> Iterator[tuple[int, int]]:
     return ((at, min(at + CHUNK, last)) for at in range(first, last, CHUNK))
 

@@ -192,6 +192,11 @@ class Tables:
         # Sorted here: with ORDER BY seq, SQLite would scan the whole record instead of using the index of kinds.
         return sorted(self._events(where, *SPECIALS, first), key=attrgetter("seq"))
 
+    def most_arms(self) -> int:
+        """Return the largest number of arms of a decision; 0 if there is none."""
+        arms = "CAST(json(body) ->> 'arms' AS BIGINT)"
+        return int(self._rows(f"SELECT max({arms}) FROM rarely_events WHERE study = ? AND kind = 'decide'")[0][0] or 0)
+
     def last_decision(self, last: int) -> Event | None:
         """Return the last decision up to and including event `last`."""
         where = "AND kind = 'decide' AND seq <= ? ORDER BY seq DESC LIMIT 1"
