@@ -3,7 +3,7 @@
     algorithm    random configurations against a dense Algorithm 1, and every form of Z against the dense matrix
     bonuses      running bonuses against exact fractions, in any units
     interrupts   a random life, interrupted at random moments, beside a twin that is not
-    forged       files of every kind of policy with a field that nobody saved, loaded and used
+    forged       files of every kind with a field that nobody wrote, loaded and used: policies, studies, logs, waves
     mutants      one operator of the core changed at random: a mutant that passes the tests is printed
 
 Every line says what was tried and from which seed; the first fault ends the search, a surviving mutant does not.
@@ -14,8 +14,11 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import faulthandler
+import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -30,7 +33,7 @@ from pathlib import Path
 
 import numpy as np
 
-from forged import KINDS, search
+from forged import BYTES, KINDS, prepared, search
 from interrupts import Interrupt
 from rarely import FixedGrid, RarelyError
 from worlds import MAKERS, contexts, rewards
@@ -42,7 +45,9 @@ PROPERTIES = {
 }
 EXAMPLES = 100
 FORGERIES = 100
-"""Of each kind of policy in one round of `forged`: 20 rounds are 2000 of each."""
+"""Of each kind in one round of `forged`: 20 rounds are 2000 of each."""
+SECONDS_OF_ONE = 60
+"""By the clock, in which the use of a forged file must end; `forged.SECONDS` bounds the processor's time of a call."""
 LIVES, CALLS = 20, 30
 """Lives of policies in one round of `interrupts`, and calls in each."""
 TESTS_OF_A_MUTANT = ("tests/contracts", "tests/laws", "tests/core")
@@ -138,13 +143,33 @@ def _update(policy):
         return None
 
 
-def forged(seed: int) -> str:
-    """Forge files of every kind of policy; load and use them within bounded time and memory."""
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in KINDS:
-            if problems := search(kind, Path(folder), seed, FORGERIES):
-                sys.exit("\n".join([*problems, f"forged {kind}, seed {seed}: a fault"]))
-    return f"{len(KINDS)} kinds, {FORGERIES} files each"
+def forged(seed: int, kinds: str = "", count: int = FORGERIES) -> str:
+    """Forge files of every kind, or of some; load and use them within bounded time and memory."""
+    chosen = kinds.split(",") if kinds else [*KINDS]
+    for kind in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            said = Path(folder) / "said"
+            child = multiprocessing.get_context("fork").Process(target=_forge, args=(kind, said, seed, count))
+            child.start()
+            child.join()
+            if child.exitcode or said.read_text(encoding="utf-8"):
+                last = said.read_text(encoding="utf-8") if said.exists() else ""
+                sys.exit(f"{last}\nforged {kind}, seed {seed}: a fault")
+    return f"{len(chosen)} kinds, {count} files each"
+
+
+def _forge(kind: str, said: Path, seed: int, count: int) -> None:
+    """Search in a process of its own, which may take no more memory than its imports and what a file may cost."""
+
+    def begin(what: str) -> None:
+        said.write_text(f"{what} did not end", encoding="utf-8", errors="replace")
+        faulthandler.dump_traceback_later(SECONDS_OF_ONE, exit=True)
+
+    prepared(kind, said.parent)
+    taken = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + BYTES, taken + BYTES))
+    problems = search(kind, said.parent, seed, count, begin)
+    said.write_text("\n".join(problems), encoding="utf-8", errors="replace")
 
 
 def mutants(seed: int) -> str:
@@ -184,7 +209,10 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", default=kinds, help=f"of {', '.join(kinds)}; all without any")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None, help="to try the same again")
+    parser.add_argument("--files", default="", help=f"kinds of forged files, of {','.join(KINDS)}; all without any")
+    parser.add_argument("--count", type=int, default=FORGERIES, help="forged files of each kind in a round")
     asked = parser.parse_args()
+    searches["forged"] = partial(forged, kinds=asked.files, count=asked.count)
     if unknown := set(asked.kinds) - set(kinds):
         parser.error(f"a kind must be one of {', '.join(kinds)}; got {', '.join(unknown)}")
     seed = random.SystemRandom().randrange(10**6) if asked.seed is None else asked.seed

@@ -39,6 +39,9 @@ BLOCK = 65_536
 """Rounds in a block."""
 DECIDED = ("version", "arm", "probability", "mean", "bonus")
 """Columns of what was decided."""
+KINDS = {"round": "int64", "block": "int64", "version": "int64", "arm": "int64"}
+KINDS |= {"probability": "double", "mean": "double", "bonus": "double"}
+"""Types of the columns of a block, besides ids and contexts."""
 MAY_CHANGE = ("covariance", "limits", "loops", "dropped", "lost")
 """Settings of a policy, and entries of its records of updates, that are no part of what it is and has learned."""
 FIRST = 64
@@ -281,13 +284,24 @@ def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None)
         said = table.schema.metadata or {}
         if b"%08x" % zlib.crc32(said[b"rarely"]) != said[b"crc"]:
             raise OSError("its checksum is another")
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            kind = KINDS.get(name, str(column.type))
+            wrong = str(column.type) != kind or (name == "context" and not hasattr(column.type, "list_size"))
+            if wrong or (name != "id" and column.null_count) or (name in KINDS and not _in_range(column.to_numpy())):
+                raise OSError(f"its column {name!r} does not hold what a decision has")
         return table
+
+
+def _in_range(numbers: Array) -> bool:
+    whole = np.issubdtype(numbers.dtype, np.integer)
+    return bool(numbers.min(initial=0) >= 0 if whole else np.isfinite(numbers).all())
 
 
 def offered_in(folder: Folder, block: int) -> OfferedArms:
     """Return what a block says of the arms that were offered in it."""
     with readable(f"{folder.path}/block-{block:08d}.parquet"):
-        return OfferedArms.from_description(json.loads(read_block(folder, block, ["arm"]).schema.metadata[b"rarely"]))
+        said = read_block(folder, block, ["arm"]).schema.metadata[b"rarely"]
+        return OfferedArms.from_description(json.loads(said))
 
 
 def contexts_of(table: Any) -> Array:

@@ -93,12 +93,12 @@ class Logged:
             packed = packed.replace(escaped, plain)
         absent, stats = tuple(fields.pop("absent")), tuple(fields.pop("stats"))
         thoughts: dict[str, Any] = {name: float(fields.pop(name)) for name in ("probability", "mean", "bonus")}
-        contexts = np.frombuffer(packed, "<f8").reshape(fields["arms"] - len(absent), -1)
+        contexts = np.frombuffer(packed, "<f8").reshape(max(fields["arms"] - len(absent), 1), -1)
         decision = cls(**fields, **thoughts, absent=absent, stats=stats, contexts=contexts)
         names, counts = (decision.id, decision.policy, decision.origin), (decision.version, decision.before)
         right = all(isinstance(name, str) for name in names) and all(0 <= index(one) <= MOST for one in counts)
         arms = {index(arm) for arm in (decision.arm, *absent)}
-        right = right and len(list(map(float, stats))) == len(ArmStats.__slots__)
+        right = right and len(list(map(float, stats))) == len(ArmStats.__slots__) and contexts.size > 0
         if not right or len(arms) <= len(absent) or not 0 <= min(arms) <= max(arms) < decision.arms:
             raise ValueError
         return decision
@@ -167,7 +167,7 @@ def _said(line: bytes) -> dict[str, Any] | None:
         if said.get("after"):
             said["after"] = str(said["after"][0]), int(said["after"][1])
         return said if isinstance(said["log"], str) and ("after" in said or said["end"] == ROTATED) else None
-    except (TypeError, ValueError, KeyError, ArithmeticError):
+    except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError):
         return None
 
 

@@ -205,12 +205,12 @@ def audit(
                 if isinstance(said, dict):
                     continue
                 none = False
-                if said is None:
+                if said is not None and said.before == 0:
+                    version = OpenVersion(store, published_as(store, said.policy), model)
+                if said is None or (version is not None and said.contexts.shape[1] != version.policy.dim):
                     difference, version, about = math.nan, None, f"{path}, line {mark.line}"
                     loss = damaged(path, mark)
                 else:
-                    if said.before == 0:
-                        version = OpenVersion(store, published_as(store, said.policy), model)
                     about, difference = said.id, _made_again(version, said)
                     loss = LostDecisions(
                         f"{logs} must have all decisions since a decider opened its version; the one before "

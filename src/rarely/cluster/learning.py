@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rarely import NothingToLearn, Policy
-from rarely.cluster.campaign import Url, contexts_of, offered_in, read_block
+from rarely.cluster.campaign import Url, contexts_of, offered_in
 from rarely.cluster.files import Folder, Rows, unpacked
 from rarely.cluster.reward_join import OUTCOMES, Night, Work, join_rewards, nights_of, update_file
 from rarely.cluster.tasks import committing
@@ -201,7 +201,7 @@ def _sum_rewards(work: Work, task: RewardTask, night: Night, first: int, stop: i
     rewards = rewards[places - start]
     kept, leaves, samples = task.kept(task.logged + places), [], []
     for b in range(first, stop):
-        table, (begin, end) = read_block(night.folder, b, SAMPLED), night.range(b, b + 1)
+        table, (begin, end) = night.read(b, SAMPLED), night.range(b, b + 1)
         inside = slice(*np.searchsorted(places, (begin, end)))
         contexts = contexts_of(table)
         leaves.append(task.sums(contexts[places[inside] - begin], rewards[inside]))
@@ -216,7 +216,7 @@ def _sum_features(work: Work, task: FeatureTask, night: Night, first: int, stop:
     """Sum φφᵀ over the rounds of a subtree."""
     leaves, counts = [], 0
     for b in range(first, stop):
-        leaf, count = task.sums(contexts_of(read_block(night.folder, b, ["context"])), night.range(b, b + 1)[0])
+        leaf, count = task.sums(contexts_of(night.read(b, ["context"])), night.range(b, b + 1)[0])
         leaves.append(leaf)
         counts += count
     return work.folder.started(partial(np.savez, sum=tree_sum(leaves), rounds=counts))

@@ -13,11 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,8 @@ from rarely.logs.tables import pyarrow
 
 BUCKET = 2**21
 """Rounds or rewards that one task takes into memory."""
+MOST_BUCKETS = 2**16
+"""Of 10¹¹ rounds."""
 JOINED_GROUP = 8192
 """Rewards in a row group of a joined bucket, in the order of rounds."""
 OUTCOMES = ("joined", "duplicate", "conflicting", "invalid", "unknown", "repeated")
@@ -59,6 +63,14 @@ class Work:
         rows = max(sum(night.campaign.rounds for night in nights), len(rewards))
         return cls(nights[-1].folder, name, -(-rows // BUCKET))
 
+    @classmethod
+    def of_update(cls, folder: Folder, said: dict[str, Any]) -> Work:
+        """Return the files of an earlier update, by what it says in a folder of decisions."""
+        home, name, buckets = str(said["home"]), str(said["work"]), index(said["buckets"])
+        if not re.fullmatch(r"\d{6}-[0-9a-f]{12}", name) or not 0 < buckets <= MOST_BUCKETS:
+            raise ValueError(name, buckets)
+        return cls(Folder(folder.system, home), name, buckets)
+
     def file(self, kind: str, number: int) -> str:
         """Return the name of a file."""
         return f"_{kind}-{self.name}-{number:08d}"
@@ -80,7 +92,7 @@ class Work:
             which = split_mix(ids.fill_null(0).to_numpy()) % np.uint64(self.buckets)
         else:
             which = np.array([zlib.crc32(str(one).encode()) for one in ids.to_pylist()], np.uint64) % self.buckets
-        which = which.astype(np.uint16)  # which NumPy sorts in linear time; 2¹⁶ buckets are 10¹¹ rounds
+        which = which.astype(np.uint16)  # which NumPy sorts in linear time
         order = np.argsort(which, kind="stable")
 
         def write(stream: Any) -> None:
@@ -123,6 +135,17 @@ class Night:
     """Rounds of the policy before its first."""
     earlier: tuple[Work, ...]
     """Updates that it was part of; none where the policy has not taken in its rounds yet."""
+
+    def read(self, block: int, columns: Sequence[str]) -> Any:
+        """Return columns of a block, which must have as many decisions, on as many numbers, as the campaign says."""
+        table, (start, end) = read_block(self.folder, block, columns), self.range(block, block + 1)
+        dims = {table.schema.field(name).type.list_size for name in table.column_names if name == "context"}
+        if len(table) != end - start or not dims <= {self.campaign.dim}:
+            raise InvalidInput(
+                f"block {block} of {self.folder.path} needs {end - start} decisions on {self.campaign.dim} numbers; "
+                f"it has {len(table)}{''.join(f' on {dim}' for dim in dims)}."
+            )
+        return table
 
     def blocks(self, size: int) -> Iterator[tuple[int, int]]:
         """Yield the first and the last block, exclusive, of each `size` blocks."""
@@ -168,8 +191,8 @@ def nights_of(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
         files = (update_file(policy, earlier) for earlier in range(1, number))
         updates = [folder.read_json(name) for name in files if name in names]
         try:
-            works = tuple(Work(Folder(folder.system, one["home"]), one["work"], one["buckets"]) for one in updates)
-            nights.append(Night(folder, campaign, int(updates[0]["base"]) if updates else base, works))
+            works = tuple(Work.of_update(folder, one) for one in updates)
+            nights.append(Night(folder, campaign, index(updates[0]["base"]) if updates else base, works))
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"what an update has written to {folder.path} is damaged: {error!r}.") from None
         base += 0 if updates else campaign.rounds
@@ -187,7 +210,7 @@ def join_rewards(
     ranges = [(start, min(start + BUCKET, len(rewards))) for start in range(0, len(rewards), BUCKET)]
     ids = read_block(nights[0].folder, 0, ["id"]).column(0).type
     stages: dict[str, tuple[Callable[..., str], Sequence[Any]]] = {
-        "ids": (IdTask(work), groups),
+        "ids": (IdTask(work, ids), groups),
         "rewards": (RewardFileTask(work, rewards, columns, ids), ranges),
         "joined": (JoinTask(work, before), [(bucket,) for bucket in range(work.buckets)]),
     }
@@ -210,12 +233,17 @@ class IdTask:
     """Writes the ids of rounds in buckets, with the rewards that were learned from before, NaN for none."""
 
     work: Work
+    ids: Any
+    """The type of the ids of decisions."""
 
     def __call__(self, night: Night, first: int, stop: int) -> str:
-        ids = pyarrow().concat_tables(read_block(night.folder, b, ["id"]) for b in range(first, stop)).column("id")
-        start, end = night.range(first, stop)
-        if ids.null_count or len(ids) != end - start:
-            raise InvalidInput(f"{night.folder.path} must have {end - start} ids in blocks {first} to {stop - 1}.")
+        columns, (start, end) = (
+            [night.read(b, ["id"]).column("id") for b in range(first, stop)],
+            night.range(first, stop),
+        )
+        if any(column.type != self.ids or column.null_count for column in columns):
+            raise InvalidInput(f"{night.folder.path} must have ids, {self.ids}, in blocks {first} to {stop - 1}.")
+        ids = pyarrow().chunked_array(chunk for column in columns for chunk in column.chunks)
         learned = reduce(np.fmax, (work.rewards(start, end) for work in night.earlier), np.full(end - start, np.nan))
         table = pyarrow().table({"id": ids, "position": np.arange(start, end), "learned": learned})
         return self.work.write_buckets(table)
@@ -237,7 +265,7 @@ class RewardFileTask:
         try:
             table = table.rename_columns(["id", "reward"])
             table = table.cast(pyarrow().schema({"id": self.ids, "reward": "float64"}))
-        except pyarrow().ArrowInvalid as error:
+        except pyarrow().ArrowException as error:
             raise InvalidInput(
                 f"rewards must be numbers, and their ids {self.ids} like those decided: {error}"
             ) from None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import count, islice
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,18 @@ import numpy as np
 
 from rarely import InvalidInput
 from rarely.cluster.campaign import BLOCK, DECIDED, MANIFEST, Campaign, Url, decision_table
-from rarely.cluster.decision_lines import ROTATED, UNREAD, Log, LogBusy, Logged, LostDecisions, Mark, damaged, lines_of
+from rarely.cluster.decision_lines import (
+    MOST,
+    ROTATED,
+    UNREAD,
+    Log,
+    LogBusy,
+    Logged,
+    LostDecisions,
+    Mark,
+    damaged,
+    lines_of,
+)
 from rarely.cluster.files import Folder, as_parquet
 from rarely.extend import Array
 from rarely.extend.provisional import ArmStats, OfferedArms
@@ -84,7 +96,10 @@ def marks_in(place: Folder, waves: list[str]) -> dict[str, Mark]:
     """Return how far each log was read."""
     read = place.inside(waves[-1]).read_json(READ) if waves else {}
     try:
-        return {log: Mark(log, int(a), int(b), int(c), str(d), str(e)) for log, (a, b, c, d, e) in read.items()}
+        marks = {log: Mark(log, index(a), index(b), index(c), str(d), str(e)) for log, (a, b, c, d, e) in read.items()}
+        if not all(0 <= mark.line <= MOST and 0 <= mark.start <= mark.stop <= MOST for mark in marks.values()):
+            raise ValueError
+        return marks
     except (AttributeError, TypeError, ValueError):
         raise InvalidInput(f"{place.path}/{waves[-1]}/{READ} is damaged. Put it back from a copy.") from None
 

@@ -6,6 +6,7 @@ data    contexts of the available arms (N·d numbers, or the r of a row), then N
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,18 @@ from rarely.extend import Array, BoolArray, Described
 from rarely.extend.checks import read_real, shown
 from rarely.frames.tables import TableRound
 from rarely.study.errors import BrokenStudy
-from rarely.study.events import Event, canonical, check_id, check_text, digest, new_id, next_event, packed, unpacked
+from rarely.study.events import (
+    MAX_ARMS_OF_A_DECISION,
+    Event,
+    canonical,
+    check_id,
+    check_text,
+    digest,
+    new_id,
+    next_event,
+    packed,
+    unpacked,
+)
 from rarely.study.settings import StudySettings
 
 
@@ -171,7 +183,8 @@ def _contexts(request: Request, settings: StudySettings, dim: int) -> tuple[Arra
         return numbers, present
     numbers = read_real(contexts, "contexts", InvalidContexts)
     count = None if arms is None else len(arms)
-    if numbers.ndim != 2 or numbers.shape[1] != dim or not len(numbers) or count not in (None, len(numbers)):
+    fits = numbers.ndim == 2 and numbers.shape[1] == dim and 0 < len(numbers) <= MAX_ARMS_OF_A_DECISION
+    if not fits or count not in (None, len(numbers)):
         raise InvalidContexts(
             f"contexts must have shape ({'K' if count is None else count}, {dim}), a row for each arm; got "
             f"{numbers.shape}. For one row per decision create the study with blocks=ArmBlocks(…)."
@@ -233,6 +246,8 @@ def answer_of(event: Event, arms: Sequence[str] | None) -> Answer:
     """Return the answer that was given."""
     content, index = event.content, event.content["arm"]
     decided = {name: content[name] for name in ("probability", "version", "round", "stage")}
+    if index is None or not index < content["arms"] or (arms is not None and content["arms"] != len(arms)):
+        raise BrokenStudy(f"event {event.seq} decides for arm {index} of {content['arms']}. Use a backup.")
     name = content.get("name", index) if arms is None else arms[index]
     return Answer(id=str(event.ref), arm=name, index=index, seq=event.seq, time=event.time, **decided)
 
@@ -246,7 +261,9 @@ def record_of(event: Event, arms: Sequence[str] | None) -> DecisionRecord:
             present[:] = False
             present[content["present"]] = True
         there, shape = int(present.sum()), tuple(content["shape"])
-        numbers, means, bonuses, chances = unpacked(event.data, int(np.prod(shape)), there, there, there)
+        if not present[answer.index]:
+            raise ValueError("the arm was not available")
+        numbers, means, bonuses, chances = unpacked(event.data, math.prod(shape), there, there, there)
         question = Question(answer.id, numbers.reshape(shape), present, content["request"])
         if "sent" in content:
             question = replace(question, table=TableRound(content["sent"], question.numbers, len(present)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -35,6 +36,8 @@ SETTERS: tuple[EventKind, ...] = ("create", "rejected", "version", "rollback")
 """Kinds after which the policy continues from another snapshot."""
 MAX_ID_LENGTH = 200
 MAX_REASON_LENGTH = 2000
+MAX_ARMS_OF_A_DECISION = 2**20
+LARGEST_COUNT, LARGEST_NUMBER = 2**53, 1e300
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=plain)
 
 
@@ -122,12 +125,51 @@ class Body(dict[str, Any]):
         raise BrokenStudy(f"an event of the record has no {name!r}, so it is damaged. Use a backup.")
 
 
+def _whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_COUNT
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER
+
+
+def _numbers_by_name(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_number, value.values()))
+
+
+COUNTS = ("block", "cut", "dim", "decided", "number", "round", "snapshot", "token", "version")
+TEXTS = ("fingerprint", "holder", "name", "policy", "request", "sha256", "stage")
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(COUNTS, _whole),
+    **dict.fromkeys(TEXTS, lambda value: isinstance(value, str)),
+    **dict.fromkeys(["effects", "record", "settings", "study"], lambda value: isinstance(value, dict)),
+    "arm": lambda value: value is None or _whole(value),
+    "arms": lambda value: _whole(value) and value <= MAX_ARMS_OF_A_DECISION,
+    "environment": lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
+    "fraction": _number,
+    "force": lambda value: isinstance(value, bool),
+    "held_out": lambda value: value is None or isinstance(value, bool),
+    "offset": lambda value: type(value) is int and abs(value) <= LARGEST_COUNT,
+    "outcomes": _numbers_by_name,
+    "parent": lambda value: value is None or _whole(value),
+    "present": lambda value: value is None or (isinstance(value, list) and all(map(_whole, value))),
+    "probability": lambda value: _number(value) and 0 <= value <= 1,
+    "reward": _number,
+    "shape": lambda value: isinstance(value, list) and 0 < len(value) <= 2 and all(map(_whole, value)),
+}
+"""What bodies of events hold, by name: whoever can write a record can compute its hashes, too."""
+
+
 def read_body(text: Any) -> Body:
     """Return a body that `canonical` wrote."""
     try:
-        return Body(json.loads(text))
-    except (TypeError, ValueError) as error:
+        body = Body(json.loads(text))
+    except (TypeError, ValueError, RecursionError) as error:
         raise BrokenStudy(f"an event of the record cannot be read ({error}). Use a backup.") from error
+    for name, value in body.items():
+        if (fits := _KINDS.get(name)) is not None and not fits(value):
+            raise BrokenStudy(f"an event of the record has {shown(value)} as {name!r}, so it is damaged. Use a backup.")
+    return body
 
 
 # --- events

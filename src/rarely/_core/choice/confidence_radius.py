@@ -176,7 +176,8 @@ class NoiseRadius(OfKind):
 
 def _hardly_tried(chosen: float, least_known: float, now: VersionStats) -> bool:
     """Return whether almost nothing is known about some arms, from themselves or from others."""
-    rounds = now.features * (chosen / least_known) ** 2
+    ratio = min(abs(chosen / least_known), 1e150)  # a forged record may have any, and 10¹⁵⁵ has no square
+    rounds = now.features * ratio**2
     first = now.first_least_known or least_known
     return now.disjoint and rounds < UNTRIED_ROUNDS and least_known > UNTRIED_PART * first
 

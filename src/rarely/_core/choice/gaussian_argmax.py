@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rarely._core.errors import InvalidInput
 from rarely._core.types import Array, BoolArray, IntArray
 
 TAIL = 9.0
@@ -29,6 +30,7 @@ STEP = 1 / 512
 """Between two tabulated values of N."""
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 WIDTH = 3.0
+MOST_PIECES = 2**24
 """Of a piece at first, in deviations of the narrowest Gaussian alive."""
 ACCURATE = 1e-13
 RESOLVED = 7.5
@@ -253,6 +255,8 @@ def _pieces(race: _Race) -> _Pieces:
     count = np.zeros(ends.shape)
     np.cumsum((ends[1:] - ends[:-1]) / (WIDTH * narrowest), axis=0, out=count[1:])
     whole = np.ceil(count[-1])
+    if not whole.sum() <= MOST_PIECES:
+        raise InvalidInput("bonuses must be finite numbers that can be compared with each other. Use a smaller beta.")
     count *= whole / np.where(whole > 0, count[-1], 1.0)
     # All rows one after another, a gap of 1 between them.
     last = np.cumsum(whole + 1)

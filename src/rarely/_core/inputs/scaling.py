@@ -222,10 +222,14 @@ class Moments:
         self.count, self.rounds = total, self.rounds + rounds
 
     @classmethod
-    def of(cls, count: int, rounds: int, mean: Any, squares: Any) -> Moments:
-        """Return the moments with these values."""
-        moments = cls(len(mean))
-        moments.count, moments.rounds, moments.mean, moments.squares = count, rounds, np.array(mean), np.array(squares)
+    def described(cls, fields: dict[str, Any]) -> Moments:
+        """Return the moments whose attributes these are, as JSON."""
+        with Fields("moments", fields, {}) as saved:
+            moments = cls(len(means := saved.of("mean", tuple[float, ...])))
+            moments.count, moments.rounds = saved.whole("count"), saved.whole("rounds")
+            moments.mean, moments.squares = np.array(means), np.array(saved.of("squares", tuple[float, ...]))
+            fits = moments.squares.shape == moments.mean.shape and np.isfinite([moments.mean, moments.squares]).all()
+            saved.check(fits and (moments.squares >= 0).all(), "a mean and a spread of each column")
         return moments
 
     def merge(self, other: Moments) -> Moments:
@@ -377,6 +381,7 @@ class ContextScale:
         if self.moments is None:  # it was given, and is part of the settings
             return self
         affine = Affine(parts["center"], parts["spread"], constant)
+        saved.check(affine.scaled_dim == self.map.scaled_dim, f"the flag constant {not constant}")
         moments, settled = Moments.restored(saved, dim), saved.array("settled", None, "bool")
         saved.check(settled.shape in ((), (dim,)), "one flag in settled, or one for each column,")
         return ContextScale(affine, moments, settled, saved.flag("follows"), saved.flag("clips"))

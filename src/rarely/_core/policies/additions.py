@@ -286,8 +286,8 @@ class Tuning:
             shape = (None, len(SKIP_GRID), len(STEP_GRID))
             predictions = saved.array("predictions", shape, missing=True)
             return cls(
-                path=saved.whole("path"),
-                rung=saved.whole("rung"),
+                path=saved.whole("path", most=len(SKIP_GRID) - 1),
+                rung=saved.whole("rung", most=len(STEP_GRID) - 1),
                 turn=saved.whole("turn"),
                 first=saved.whole("first"),
                 predictions=predictions,
@@ -830,6 +830,7 @@ def _held_out(tuning: Tuning, rows: IntArray) -> tuple[IntArray, Array, Array]:
 # good.
 
 OWN_REWARDS, OTHER_ARMS = 10.0, 3.0
+MAX_SPREAD = 1e150
 """Rewards' worth by which σ² is drawn to that of the other arms, and arms' worth by which theirs is drawn to s²."""
 BOUND_WIDENING = 30.0
 GAIN_LEFT = 0.7
@@ -970,4 +971,6 @@ class ReturningArms(ScoreOverride):
             chosen = saved.array("chosen", (len(contexts),), "int")
             found: dict[str, Any] = {"places": {row.tobytes(): i for i, row in enumerate(contexts)}}
             found |= {name: saved.array(name, (len(contexts),)) for name in ("count", "mean", "squares")}
+            found["spread"] = saved.number("spread", 0.0)
+            saved.check(found["spread"] <= MAX_SPREAD, f"a spread of at most {MAX_SPREAD:g}")
             return ReturningArms(contexts, chosen, **found, **saved.rest())

@@ -34,6 +34,7 @@ from rarely._core.policies.replay import put_back, state_of
 from rarely._core.policies.select import decide, rounds_at_once, score
 from rarely._core.policies.state import ArmStats, PolicyState, UpdateRecord, Version
 from rarely._core.policies.update import UpdateResult
+from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, BoolArray, Decision, IntArray
 
 
@@ -68,8 +69,9 @@ class OfferedArms:
     @classmethod
     def from_description(cls, described: dict[str, Any]) -> OfferedArms:
         """Return the values that `describe` described."""
-        moments = Moments.of(**described["moments"]) if described["moments"] else None
-        return cls(ArmStats(**described["stats"]), described["arms"], moments)
+        with Fields("offered", described, {}) as saved:
+            seen, stats, most = saved.value("moments"), saved.of("stats", ArmStats), saved.whole("arms")
+        return cls(stats, most, Moments.described(seen) if seen else None)
 
 
 class DecidedRounds(NamedTuple):

@@ -340,7 +340,9 @@ class EvidenceLearner(ScaledLearner):
             scale, rewards = self.scale.restored(saved), RewardScale.restored(saved)
             dim, count = self._mapped_dim, len(NAMES)
             memory = Memory(saved.number("decay", 0.0), saved.number("change", 0.0))
-            point = tuple(saved.array("choice.point", None, "int").tolist())
+            point = tuple(saved.array("choice.point", (None,), "int").tolist())
+            on_grid = len(point) in (0, count) and all(0 <= part <= LEVELS for part in point)
+            saved.check(on_grid, f"a part of 0 to {LEVELS} of each kernel in choice.point, or none,")
             choice = Choice(
                 saved.array("choice.weights", (count,)),
                 saved.number("ridge", above=0.0),

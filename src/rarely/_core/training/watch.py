@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rarely._core.errors import check_positive
 from rarely._core.progress import Bar, Progress, read_progress
@@ -66,15 +66,15 @@ class Watch:
         """Return whether this share of the seconds is used up; never without a budget."""
         return self._seconds is not None and clock() - self._start >= share * self._seconds
 
-    def stretches(self, steps: int) -> list[int]:
+    def stretches(self, steps: int) -> Iterable[int]:
         """Return the steps in parts between which the clock is read: one part without a budget.
 
-        >>> Watch().stretches(25), Watch(seconds=1.0).stretches(25), Watch(seconds=1.0).stretches(0)
+        >>> [*Watch().stretches(25)], [*Watch(seconds=1.0).stretches(25)], [*Watch(seconds=1.0).stretches(0)]
         ([25], [10, 10, 5], [0])
         """
         if self._seconds is None or steps <= STRETCH:
             return [steps]
-        return [min(STRETCH, steps - done) for done in range(0, steps, STRETCH)]
+        return (min(STRETCH, steps - done) for done in range(0, steps, STRETCH))
 
     def leave_undone(self, what: str) -> None:
         """Record what is left out because the time is over."""

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from functools import cache
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from rarely import __version__
 from rarely.study.errors import BrokenStudy, NewerSchema, OlderSchema
@@ -116,6 +117,25 @@ class Lease:
     expires: int
 
 
+Row = TypeVar("Row", StudyRow, VersionRow, Lease, Event)
+
+
+def _kinds(kind: type[Any]) -> tuple[Any, ...]:
+    hints = get_type_hints(kind)
+    read = [hints[each.name] for each in fields(kind) if each.init]
+    return tuple(hint if isinstance(hint, type | UnionType) else str for hint in read)  # one of some names is text
+
+
+_KINDS: dict[Any, tuple[Any, ...]] = {kind: _kinds(kind) for kind in (StudyRow, VersionRow, Lease, Event)}
+
+
+def _made(kind: type[Row], row: tuple[Any, ...]) -> Row:
+    """Return a row, whose values must be what they were when it was written."""
+    if not all(map(isinstance, row, _KINDS[kind])):
+        raise BrokenStudy(f"{kind.__name__} {row[0]!r} of the record has a value of another kind. Use a backup.")
+    return kind(*row)
+
+
 class Tables:
     """The rows of one study within one transaction, and of all studies where a method says so."""
 
@@ -134,14 +154,13 @@ class Tables:
         """Return the events that fulfil a condition."""
         sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? {where}"
         rows = self._rows(sql, *parameters)
-        if not all(isinstance(row[0], int) for row in rows):
-            raise BrokenStudy("every event of a record must have a number, and one has none. Use a backup.")
-        return [Event(*row) for row in rows]
+        return [_made(Event, row) for row in rows]
 
     # --- all studies
 
     def studies(self) -> list[StudyRow]:
-        return [StudyRow(*row) for row in self.run("SELECT study, name, budget FROM rarely_studies ORDER BY study")]
+        rows = self.run("SELECT study, name, budget FROM rarely_studies ORDER BY study")
+        return [_made(StudyRow, row) for row in rows]
 
     def study(self, name: str) -> StudyRow | None:
         return next((row for row in self.studies() if row.name == name), None)
@@ -274,7 +293,9 @@ class Tables:
 
     def snapshot(self, seq: int) -> tuple[str, bytes] | None:
         rows = self._rows("SELECT sha256, policy FROM rarely_snapshots WHERE study = ? AND seq = ?", seq)
-        return (str(rows[0][0]), bytes(rows[0][1])) if rows else None
+        if rows and not isinstance(rows[0][1], bytes):
+            raise BrokenStudy(f"the snapshot of event {seq} must be bytes. Use a backup.")
+        return (str(rows[0][0]), rows[0][1]) if rows else None
 
     def add_version(self, budget: int, version: VersionRow) -> None:
         sql = f"INSERT INTO rarely_versions (study, budget, {_VERSION}) VALUES ({', '.join('?' * 13)})"
@@ -282,14 +303,14 @@ class Tables:
 
     def versions(self) -> list[VersionRow]:
         sql = f"SELECT {_VERSION} FROM rarely_versions WHERE study = ? ORDER BY number"
-        return [VersionRow(*row) for row in self._rows(sql)]
+        return [_made(VersionRow, row) for row in self._rows(sql)]
 
     # --- leases
 
     def lease(self) -> Lease | None:
         sql = "SELECT token, holder, taken, expires FROM rarely_leases WHERE study = ? "
         rows = self._rows(sql + "ORDER BY token DESC, expires DESC LIMIT 1")
-        return Lease(*rows[0]) if rows else None
+        return _made(Lease, rows[0]) if rows else None
 
     def add_lease(self, lease: Lease) -> None:
         self._rows("INSERT INTO rarely_leases VALUES (?, ?, ?, ?, ?)", *astuple(lease))
