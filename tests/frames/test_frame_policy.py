@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from rarely import (
 )
 from rarely._core.saving import archive
 from rarely.frames.tables import FrameTables
+from rarely.logs import DecisionLog
+from rarely.offpolicy import InvalidTarget, dr, ips, snips
 from rarely.study import Study
 
 RNG = np.random.default_rng(0)
@@ -211,3 +214,46 @@ PAST = [
 def test_past_rounds_that_do_not_fit_together_are_refused(arguments, says):
     with pytest.raises(InvalidInput, match=says):
         FramePolicy.fit(LinUCB, schedule=OnDemand(), **arguments)
+
+
+def visits(n=600):
+    rng = np.random.default_rng(3)
+    table = {"age": rng.integers(18, 80, n), "town": rng.choice(["Ulm", "Bonn"], n)}
+    table |= {"arm": rng.choice(["tea", "rum", "ale"], n), "p": np.full(n, 1 / 3)}
+    liked = np.where(table["age"] < 40, "tea", "rum")
+    return table | {"paid": (table["arm"] == liked).astype(float)}
+
+
+def test_a_log_judges_a_policy_of_tables_as_its_policy_on_arrays():
+    """The arms of the log are in the order of their names, those of the policy in its own."""
+    past = visits()
+    half = {name: values[:300] for name, values in past.items()}
+    people = {name: half[name] for name in ("age", "town")}
+    seen = {"arms": ["rum", "tea", "ale"], "chosen": half["arm"], "rewards": half["paid"], "beta": 0.2, "seed": 0}
+    policy = FramePolicy.fit(LinTS, people, schedule=OnDemand(), **seen)
+    rest = {name: values[300:] for name, values in past.items()}
+    log = DecisionLog.from_frame(rest, arm="arm", reward="paid", probability="p", encoder=policy.users)
+    contexts = policy.contexts({name: rest[name] for name in ("age", "town")})
+    order = [policy.arms.index(name) for name in log.arm_names]
+    for estimator in (ips, snips):
+        on_arrays = estimator(log, policy.policy.probabilities(contexts)[:, order])
+        assert replace(estimator(log, policy), note="") == replace(on_arrays, note="")
+    assert dr(log, policy).value > dr(log, [0] * len(log)).value
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"encoder": "auto", "ignore": ["town"]}, "read with the encoder of the FramePolicy"),
+        ({"arms": ["tea", "rum"]}, "'ale' is not an arm of both"),
+        ({"items": ITEMS}, "decides among items"),
+    ],
+)
+def test_a_log_that_does_not_fit_the_tables_is_refused(settings, says):
+    past, arms = visits(60), settings.pop("arms", ["tea", "rum", "ale"])
+    people = {name: past[name] for name in ("age", "town")}
+    named = {"items": settings.pop("items")} if "items" in settings else {"arms": arms}
+    policy = FramePolicy.fit(LinUCB, people, **named)
+    read = {"arm": "arm", "reward": "paid", "probability": "p", "encoder": policy.users} | settings
+    with pytest.raises(InvalidTarget, match=says):
+        snips(DecisionLog.from_frame(past, **read), policy)

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from rarely import FramePolicy, LinUCB, OnDemand
 from rarely._cli import app
 from rarely.offpolicy import read_log
 from rarely.study import Study
@@ -46,6 +47,20 @@ def test_the_commands_of_a_study(storage, tmp_path):
     assert json.loads(call("status", f"sqlite:///{tmp_path}/copy.db")) == status
     assert json.loads(call("status", tmp_path / "copy.db")) == status
     assert "exists already" in call("backup", storage, tmp_path / "copy.db", code=1)
+
+
+def test_a_study_from_the_file_of_a_policy_of_tables(tmp_path):
+    policy = FramePolicy.fit(LinUCB, {"age": [20, 30, 40]}, arms=["tea", "rum"], schedule=OnDemand())
+    policy.save(tmp_path / "policy.rarely")
+    (tmp_path / "rest.json").write_text(json.dumps({"rewards": {"most": 1.0}}))
+    given = ("--policy", tmp_path / "policy.rarely", "--file", tmp_path / "rest.json")
+    call("create", tmp_path / "bar.db", "--name", "bar", *given)
+    with Study.open(f"sqlite:///{tmp_path / 'bar.db'}") as study:
+        assert study.ask({"user": {"age": 33}}).arm == "tea"
+        assert study.settings.rewards.most == 1.0
+    assert "give --file" in call("create", tmp_path / "none.db", "--name", "bar", code=1)
+    (tmp_path / "rest.json").write_text(json.dumps({"policy": {"kind": "LinUCB", "dim": 2}}))
+    assert "its policy comes once" in call("create", tmp_path / "two.db", "--name", "bar", *given, code=1)
 
 
 def test_a_study_from_a_file_with_stages(tmp_path):

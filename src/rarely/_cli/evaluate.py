@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args
 import typer
 from rich.markup import escape
 
-from rarely import ArmBlocks, ContextsWarning, InvalidInput, load
+from rarely import ArmBlocks, ContextsWarning, FramePolicy, InvalidInput, Policy, load
 from rarely.console import console, error_console, guarded_by
 from rarely.logs import DecisionLog, read_log
 from rarely.offpolicy import evaluate
@@ -69,7 +69,10 @@ def evaluate_command(
     - `rarely evaluate log.csv --arm page --reward read --probability p --policy policy.rarely --blocks arms.json`
     - `rarely evaluate decisions.dsjson` — a log of Vowpal Wabbit; `obd/random/all/all.csv` of Open Bandit
     """
-    read = past = read_log_file(log, columns_named(context.params), quiet=as_json)
+    columns, judged = columns_named(context.params), None if policy is None else load(policy)
+    if isinstance(judged, FramePolicy):
+        columns["encoder"] = judged.users
+    read = past = read_log_file(log, columns, quiet=as_json)
     if blocks is not None:
         try:
             described = json.loads(blocks.read_text(encoding="utf-8"))
@@ -78,9 +81,9 @@ def evaluate_command(
             raise InvalidInput(f"{blocks} must be JSON of ArmBlocks, as describe() gives it; {error!r}.") from None
         rest: dict[str, Any] = {"propensities": past.propensities, "arm_names": past.arm_names, "rows": past.rows}
         past = DecisionLog.from_arrays(make(past.rows), past.arms, past.rewards, **rest)
-    elif policy is not None and not past.contexts.shape[2]:
+    elif isinstance(judged, Policy) and not past.contexts.shape[2]:
         raise InvalidInput("all arms of this log share a row; give --blocks, which make the policy's contexts of it.")
-    targets = {} if policy is None else {policy.name: load(policy)}
+    targets = {} if policy is None else {policy.name: judged}
     estimators = get_args(Estimator) if estimator is None else (estimator,)
     made = evaluate(past, targets, estimators=estimators, level=level, reward_range=reward_range)
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput
+from rarely import InvalidInput, load
 from rarely.console import IMPORTED, Group, console, error_console
 
 if TYPE_CHECKING:
@@ -50,11 +50,20 @@ def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
     return Study.open(storage, name, lazy=lazy, model=IMPORTED)
 
 
-@study_app.add("create", "sqlite:///trial.db --name colours --file study.json")
+@study_app.add(
+    "create",
+    "sqlite:///trial.db --name colours --file study.json",
+    "sqlite:///shop.db --name shop --policy policy.rarely — what policy.save wrote, a FramePolicy with its tables, say",
+)
 def create_command(
     storage: Storage,
     name: Annotated[str, typer.Option("--name", "-n", help="The name of the study.")],
-    file: Annotated[Path, typer.Option(help="A JSON file that describes policy, arms, rewards and stages.")],
+    file: Annotated[
+        Path | None, typer.Option(help="A JSON file that describes policy, arms, rewards and stages.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="A file of policy.save, in place of the policy in the description.")
+    ] = None,
     actor: Actor = "",
     reason: Reason = "",
 ) -> None:
@@ -62,11 +71,14 @@ def create_command(
     from rarely.study import Study
     from rarely.study.settings import arguments_of, parse_json
 
+    if file is None and policy is None:
+        raise InvalidInput("give --file, a description with the policy, or --policy, a file of policy.save, or both.")
     try:
-        description = parse_json(file.read_text(encoding="utf-8"))
+        description = {} if file is None else parse_json(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InvalidInput(f"{file} must be JSON: {error}.") from None
-    with Study.create(storage, name, actor=actor, reason=reason, **arguments_of(description)) as study:
+    arguments = arguments_of(description, None if policy is None else load(policy, model=IMPORTED))
+    with Study.create(storage, name, actor=actor, reason=reason, **arguments) as study:
         status = study.status()
     console.print(escape(f"study {status.name!r}: {status.decisions} decisions, at most {status.budget} versions"))
 

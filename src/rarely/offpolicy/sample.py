@@ -28,11 +28,14 @@ from numpy.typing import NDArray
 from rarely.extend import Array, BoolArray, IntArray, Policy, Uniform
 from rarely.extend.checks import InvalidInput, read_array
 from rarely.frames.columns import key_of
+from rarely.frames.policy import FramePolicy
+from rarely.frames.tables import FrameTables
 from rarely.logs.decision_log import SUM_TOLERANCE, DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog
 
 Target = Any
-"""A `Policy` in its current state, (n, K) probabilities, or (n,) arms: one for each round of the log, or by its id."""
+"""A `Policy` or `FramePolicy` in its current state, (n, K) probabilities, or (n,) arms: one for each round of the log,
+or by its id."""
 NEGLIGIBLE = 1e-12
 """A target's probability up to which an arm that the log could not choose is left out."""
 SHORTEST_STRETCH = 16
@@ -77,7 +80,10 @@ class Sample:
         places = log.observed
         if not len(places):
             raise InvalidLog(f"an estimate needs at least one round with a reward; the log has {len(log)} without.")
-        arms, chances = log.arms[places], read_target(target, log, places)
+        theirs = log
+        if isinstance(target, FramePolicy):
+            target, theirs = target.policy, by_tables(target.tables, log)
+        arms, chances = log.arms[places], read_target(target, theirs, places)
         logging = probabilities_of(log, places)
         unseen = np.argwhere((chances > NEGLIGIBLE) & (logging == 0))
         if len(unseen):
@@ -98,7 +104,7 @@ class Sample:
                 "the probability of a chosen arm must be so large that the square of its weight is a number; that of "
                 f"round {log.rounds[places[i]]} is {logging[i, arms[i]]}. Correct it, or leave the round out."
             )
-        learned = rounds_learned_from(target, log, places) if isinstance(target, Policy) else 0
+        learned = rounds_learned_from(target, theirs, places) if isinstance(target, Policy) else 0
         return cls(places, arms, log.rewards[places], chances, weights, learned, float(squares.mean()) - 1)
 
     @property
@@ -155,6 +161,25 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
             f"round {log.rounds[wrong[0]]} are {chances[wrong[0]].tolist()}.{partial}"
         )
     return np.asarray(chances[places])
+
+
+def by_tables(tables: FrameTables, log: DecisionLog) -> DecisionLog:
+    """Return the log with the contexts that a policy of tables makes of its rows."""
+    users, rows = tables.users, log.rows
+    if users is None or not tables.arms:
+        raise InvalidTarget(
+            "a FramePolicy judged by a log must decide for users among arms with names, because a log has one row a "
+            f"round; this one decides among items. Give probabilities of shape {log.present.shape} instead."
+        )
+    if rows is None or tuple(log.names) != users.names:
+        raise InvalidTarget(
+            "the log must have been read with the encoder of the FramePolicy, as read_log(…, encoder=policy.users) "
+            f"does; the policy takes {', '.join(users.names)}, the log has {', '.join(log.names) or 'no names'}."
+        )
+    if unknown := sorted({*tables.arms} ^ {*log.arm_names}):
+        raise InvalidTarget(f"policy and log must have the same arms; {unknown[0]!r} is not an arm of both.")
+    contexts = tables.placed(rows, None)[:, [tables.arms.index(name) for name in log.arm_names]]
+    return DecisionLog.from_arrays(contexts, log.arms, log.rewards, mask=log.present)
 
 
 def tied_to_rounds(target: Mapping[Any, Any], log: DecisionLog) -> list[Any]:

@@ -277,20 +277,23 @@ def parse_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def arguments_of(description: Any) -> dict[str, Any]:
-    """Return the arguments of `Study.create` that a JSON description gives.
+def arguments_of(description: Any, policy: Any = None) -> dict[str, Any]:
+    """Return the arguments of `Study.create` that a JSON description gives, whose policy may stand beside it.
 
     >>> described = {"policy": {"kind": "LinUCB", "dim": 2}, "arms": ["a", "b"], "rewards": {"most": 1.0}}
     >>> arguments = arguments_of(described)
     >>> arguments["policy"], arguments["rewards"].most
     (<LinUCB: version 0, round 0, 0 rewards missing>, 1.0)
     """
-    if not isinstance(description, dict) or "policy" not in description:
-        raise InvalidStudy('a study is described by a JSON object such as {"policy": {"kind": "LinUCB", "dim": 2}}.')
+    if not isinstance(description, dict) or ("policy" in description) == (policy is not None):
+        raise InvalidStudy(
+            'a study is described by a JSON object such as {"policy": {"kind": "LinUCB", "dim": 2}}; its policy comes '
+            "once, in it or beside it."
+        )
     unknown = sorted(set(description) - _FIELDS)
     if unknown:
         raise InvalidStudy(f"a study has the fields {', '.join(sorted(_FIELDS))}; got {unknown[0]!r}.")
-    arguments: dict[str, Any] = {"policy": policy_of(description["policy"])}
+    arguments: dict[str, Any] = {"policy": policy_of(description["policy"]) if policy is None else policy}
     arguments |= {name: description[name] for name in ("arms", "control") if name in description}
     try:
         return arguments | _values(description)
