@@ -131,15 +131,15 @@ def play(cells, out: Path, jobs: int) -> None:
         if name != told[0]:
             print(f"{time.perf_counter() - start:.1f} s: the first of {name}", flush=True)
             told[0] = name
-        took.setdefault(name, []).append(result.seconds)
         if result.record is None:
             print(result.id, result.error, flush=True)
+        else:
+            took.setdefault(name, []).append(result.record.seconds)
 
     run_cells(cells, Store(out), GpuExecutor(jobs), finished=finished)
     for name, seconds in took.items():
         print(f"{name}: {len(seconds)} cells, {sum(seconds):.1f} s, {1e3 * np.mean(seconds):.1f} ms a cell")
-    memory = torch.cuda.max_memory_allocated() / 1e9
-    print(f"{len(cells)} cells in {time.perf_counter() - start:.1f} s, at most {memory:.1f} GB on the GPU")
+    print(f"{len(cells)} cells in {time.perf_counter() - start:.1f} s")
 
 
 def main() -> None:
@@ -161,7 +161,6 @@ def main() -> None:
         return
     problems, presets = [PROBLEMS[name] for name in given.problems], given.preset or ["paper", "practical"]
     cells = plan_cells(problems, presets, given.runs, given.rounds, given.only or ["*"])
-    cells = [cell for cell in cells if cell.configuration.kind != "default"]
     if given.what == "arms":
         arms(cells, given.jobs)
     else:

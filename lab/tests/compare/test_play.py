@@ -5,9 +5,9 @@ from rarely import FixedGrid, LinUCB
 from rarely.worlds import Cosine
 from rarely.worlds.gallery import Wheel
 from rarely_lab.compare import Contestant, find_problem
-from rarely_lab.compare.policies import POLICIES, LibraryContestant
+from rarely_lab.compare.policies import POLICIES
 from rarely_lab.compare.problems import OTHER
-from rarely_lab.engine.play import WrongContestant, play, play_policy
+from rarely_lab.engine.play import LibraryContestant, WrongContestant, play, play_policy
 
 
 class Spy:

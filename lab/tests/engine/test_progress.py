@@ -35,6 +35,32 @@ def test_the_time_left_follows_from_the_work_that_is_done(clock):
     assert shown.left() == "about 0 s left"
 
 
+def test_a_policy_that_takes_longer_than_was_predicted_is_known_by_its_cells(clock):
+    """Most cells end soon, and those of one policy take a hundred times what they should."""
+    quick = [cell for cell in CELLS if not cell.configuration.linear][:40]
+    slow = quick[-1].id.rpartition("/")[0]
+    of_slow = [cell for cell in CELLS if cell.id.startswith(f"{slow}/")]
+    others = [cell for cell in quick if not cell.id.startswith(f"{slow}/")]
+    shown = progress.ShownProgress("a run", 0)
+    shown.started([*others, *of_slow])
+    for cell in [*others, of_slow[0]]:
+        seconds = (100.0 if cell is of_slow[0] else 1.0) * cell.work()
+        clock[0] += seconds
+        shown.finished(Result(cell.id, Record({"seconds": {"selecting": seconds / 2, "training": seconds / 2}})))
+    left = 100.0 * sum(cell.work() for cell in of_slow[1:])
+    assert shown.left() == f"about {left:.6g} s left"
+
+
+def test_what_an_engine_predicts_counts_where_none_of_a_kind_is_done(clock):
+    shown = progress.ShownProgress("a run", 0, work=lambda cell: 8.0 if cell.configuration.linear else 1.0)
+    one, other = (next(cell for cell in CELLS if cell.configuration.linear is linear) for linear in (False, True))
+    shown.started([one, other])
+    clock[0] = 2.0
+    shown.finished(Result(one.id, Record({"seconds": {"selecting": 0.5, "training": 0.5}})))
+    clock[0] = 7.0
+    assert shown.left() == "about 11 s left"
+
+
 def test_the_start_of_processes_is_no_pace(clock):
     """Five seconds until the first of a hundred cells that take 0.1 s each: that is not eight minutes for all."""
     cells = plan_cells([PROBLEMS["cosine"]], ["code"], runs=200, rounds=50)

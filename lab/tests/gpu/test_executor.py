@@ -7,6 +7,8 @@ import pytest
 
 from rarely import RarelyError
 from rarely.worlds import Quadratic
+from rarely_lab.compare.cells import Comparison
+from rarely_lab.engine.cell import play_cell
 from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.store import run_cells
 from rarely_lab.gpu import executor as engine
@@ -23,17 +25,25 @@ def cells():
 
 
 def test_cells_of_one_network_are_played_together_and_the_others_on_processors(cells):
-    groups, others = engine.grouped(cells)
-    kinds = [{cell.configuration.kind for cell in group} for group in groups]
-    assert kinds.count({"neuralucb"}) == 2
+    parts = engine.parted(cells)
+    kinds = [{cell.configuration.kind for cell in part.cells} for part in parts]
     assert kinds.count({"fixed", "adaptive"}) == 2
     assert {"linucb"} in kinds
     assert {"linucb-intercept"} in kinds
-    assert {(cell.reading, cell.configuration.kind) for cell in others} == {
-        *(("code", kind) for kind in ("neuralucb", "fixed", "adaptive")),
-        ("practical", "default"),
-    }
-    assert sum(map(len, groups)) + len(others) == len(cells)
+    assert {part.kind for part in parts} == {"", "neuralucb", "network", "linear", "evidence"}
+    assert all(len(part.cells) == 1 and part.cells[0].reading == "code" for part in parts if not part.kind)
+    assert all(cell.configuration.kind == "default" for part in parts if part.kind == "evidence" for cell in part.cells)
+    assert sum(len(part.cells) for part in parts) == len(cells)
+
+
+def test_a_comparison_plays_what_chooses_by_evidence_together(monkeypatch):
+    monkeypatch.setattr(engine, "EVIDENCE", 2)
+    policies = ["default", "neuralts@fixed", "linucb", "uniform"]
+    cells, _ = Comparison(["cosine", "wheel"], policies, [3], seeds=3, rounds=20).plan()
+    parts = [part for part in engine.parted(cells) if part.kind]
+    assert sorted(len(part.cells) for part in parts) == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert {cell.policy for part in parts for cell in part.cells} == {"default", "neuralts@fixed"}
+    assert all(len({(cell.problem, cell.policy) for cell in part.cells}) == 1 for part in parts)
 
 
 def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):
@@ -48,18 +58,41 @@ def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):
         assert other.updates == record.updates
         assert other.data["asked"] == record.data["asked"]
         assert record.engine == "cpu"
-        by_gpu = record.reading not in ("code",) and record.configuration.kind != "default"
-        assert other.engine == ("gpu" if by_gpu else "cpu")
+        assert other.engine == ("cpu" if record.reading == "code" else "gpu")
     assert not run_cells(cells, mine, engine.GpuExecutor(1, device="cpu"), started=lambda todo, refused: todo and 1 / 0)
+
+
+def test_records_of_a_comparison_are_those_of_the_core():
+    pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
+    cells, _ = Comparison(["cosine"], ["default"], [4], seeds=2, rounds=40).plan()
+    results, said = engine.play_part(engine.parted(cells)[0], "cpu")
+    assert not said
+    for cell, result in zip(cells, results, strict=True):
+        data, core = result.record.data, play_cell(cell).record.data
+        assert {name: data[name] for name in ("regret", "updates", "near_ties", "rounds_digest")} == {
+            name: core[name] for name in ("regret", "updates", "near_ties", "rounds_digest")
+        }
+        assert data["environment"]["engine"] == "gpu"
+        assert data["seconds"]["selecting"] > 0
+
+
+def test_a_cell_that_fails_stops_no_other(cells, monkeypatch):
+    pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
+    (part,) = (part for part in engine.parted(cells) if part.kind == "evidence")
+    policy = type(part.cells[0]).policy
+    monkeypatch.setattr(type(part.cells[0]), "policy", lambda cell: policy(cell) if cell.seed else 1 / 0)
+    failed, fine = engine.play_part(part, "cpu")[0]
+    assert "ZeroDivisionError" in failed.error
+    assert fine.record is not None
 
 
 def test_replicas_that_do_not_fit_are_played_in_parts(cells, monkeypatch):
     class OutOfMemoryError(RuntimeError):
         pass
 
-    sizes, told = [], []
+    sizes = []
 
-    def play_group(part, rounds, device):
+    def play_group(part, device):
         sizes.append(len(part))
         if len(part) > 10:
             raise OutOfMemoryError
@@ -67,20 +100,19 @@ def test_replicas_that_do_not_fit_are_played_in_parts(cells, monkeypatch):
 
     monkeypatch.setattr(engine, "play_group", play_group)
     monkeypatch.setattr(engine, "_torch", lambda: SimpleNamespace(cuda=SimpleNamespace(empty_cache=lambda: None)))
-    group = max(engine.grouped(cells)[0], key=len)
-    runs = {cell.seed: None for cell in group}
-    played = list(engine.GpuExecutor(1, told.append, device="cpu")._in_parts(group, runs))
-    assert sorted(played) == sorted(cell.id for cell in group)
-    assert max(sizes[1:]) <= len(group) // 2
+    part = max((part for part in engine.parted(cells) if part.kind != "evidence"), key=lambda part: len(part.cells))
+    played, told = engine.play_part(part, "cpu")
+    assert sorted(played) == sorted(cell.id for cell in part.cells)
+    assert max(sizes[1:]) <= len(part.cells) // 2
     assert told
     assert "replicas at a time" in told[0]
 
 
 def test_other_errors_are_raised(cells, monkeypatch):
     monkeypatch.setattr(engine, "play_group", lambda *_: 1 / 0)
-    group = engine.grouped(cells)[0][0]
+    part = next(part for part in engine.parted(cells) if part.kind == "linear")
     with pytest.raises(ZeroDivisionError):
-        list(engine.GpuExecutor(1, device="cpu")(group))
+        engine.play_part(part, "cpu")
 
 
 @pytest.mark.parametrize("missing", ["torch", "cupy"])

@@ -4,14 +4,17 @@ from rarely._core import errors, native
 from rarely._core.choice.confidence_radius import FUNCTION
 from rarely._core.choice.gaussian_argmax import distribution
 from rarely._core.choice.rules import GRID, ROUNDED, TIE, summing_to_one
-from rarely._core.covariance.cholesky import GrowingCholesky, announce_rounding, cholesky, ridge_solution
+from rarely._core.covariance.cholesky import EPSILON, GrowingCholesky, announce_rounding, cholesky, ridge_solution
+from rarely._core.covariance.protocol import Candidates, Proposal
 from rarely._core.growable_array import GrowableArray, all_finite
 from rarely._core.inputs.arm_blocks import Crossed, Layout
 from rarely._core.inputs.contexts import OpenContexts, read_rounds
 from rarely._core.inputs.history import LOGGED, RewardSums, new_values
 from rarely._core.inputs.scaling import CLIP
+from rarely._core.model.features import Factors
+from rarely._core.model.kernels import EDGE, NAMES, Memory, Views
 from rarely._core.model.network import Network, Weights
-from rarely._core.model.tangent_kernel import NTK, Directions, KernelKind, read_contexts
+from rarely._core.model.tangent_kernel import CLOSE, NTK, Directions, KernelKind, read_contexts
 from rarely._core.policies.decided_elsewhere import (
     DecidedRounds,
     FeatureTask,
@@ -20,6 +23,8 @@ from rarely._core.policies.decided_elsewhere import (
     UpdateFromSums,
     VersionFunction,
 )
+from rarely._core.policies.evidence import JUDGED, MOST, KernelDual
+from rarely._core.policies.gaussian_process import ARITHMETIC, Arithmetic, Grams, System
 from rarely._core.policies.learner import RewardTask, split_mix
 from rarely._core.policies.monitor import ALARM_KINDS, t_quantile
 from rarely._core.policies.network_learner import NetworkLearner
@@ -36,13 +41,14 @@ from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS, MomentumS
 from rarely._core.types import forwarded
 
 __all__ = [
-    "ALARM_KINDS", "ATTEMPTS", "CLIP", "CONVERGED", "FUNCTION", "GRID", "LOGGED", "MAX_ITERATIONS", "MODELS", "NTK",
-    "POLICIES", "ROUNDED", "SHRINK", "STABLE", "TIE", "WRAPPERS", "ArmStats", "BatchClock", "Crossed",
-    "DecidedRounds", "Directions", "FeatureTask", "GrowableArray", "GrowingCholesky", "KernelKind", "Layout",
-    "LiveCopy", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms", "OpenContexts",
-    "PolicyState", "RewardSums", "RewardTask", "TrainingPlan", "UpdateFromSums", "VersionFunction", "Weights",
-    "all_finite", "announce_rounding", "archive", "cache_folder", "cholesky", "content_at", "distribution", "errors",
-    "facts_table", "follow", "forwarded", "lock", "native", "new_values", "path_of", "plain", "put_back",
-    "read_contexts", "read_rounds", "refusal", "replacing", "restore", "ridge_solution", "rule_of", "set_life",
-    "set_rule", "split_mix", "state_of", "summing_to_one", "t_quantile", "write_file",
+    "ALARM_KINDS", "ARITHMETIC", "ATTEMPTS", "CLIP", "CLOSE", "CONVERGED", "EDGE", "EPSILON", "FUNCTION", "GRID",
+    "JUDGED", "LOGGED", "MAX_ITERATIONS", "MODELS", "MOST", "NAMES", "NTK", "POLICIES", "ROUNDED", "SHRINK", "STABLE",
+    "TIE", "WRAPPERS", "Arithmetic", "ArmStats", "BatchClock", "Candidates", "Crossed", "DecidedRounds", "Directions",
+    "Factors", "FeatureTask", "Grams", "GrowableArray", "GrowingCholesky", "KernelDual", "KernelKind", "Layout",
+    "LiveCopy", "Memory", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms", "OpenContexts",
+    "PolicyState", "Proposal", "RewardSums", "RewardTask", "System", "TrainingPlan", "UpdateFromSums",
+    "VersionFunction", "Views", "Weights", "all_finite", "announce_rounding", "archive", "cache_folder", "cholesky",
+    "content_at", "distribution", "errors", "facts_table", "follow", "forwarded", "lock", "native", "new_values",
+    "path_of", "plain", "put_back", "read_contexts", "read_rounds", "refusal", "replacing", "restore", "ridge_solution",
+    "rule_of", "set_life", "set_rule", "split_mix", "state_of", "summing_to_one", "t_quantile", "write_file",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -18,7 +18,7 @@ from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_record
 from rarely_lab.compare.policies import find_policy
 from rarely_lab.compare.records import Store
 from rarely_lab.compare.scores import BOARDS
-from rarely_lab.engine.executors import LocalExecutor
+from rarely_lab.engine.executors import Executor, LocalExecutor
 from rarely_lab.engine.packed import pack
 
 SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
@@ -57,6 +57,10 @@ def compare_command(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
     jobs: Jobs = None,
+    engine: Annotated[
+        Literal["local", "gpu"],
+        typer.Option(help="Where runs are played; gpu plays many runs of the policies by evidence at once."),
+    ] = "local",
     board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
     quick: Quick = False,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
@@ -109,7 +113,12 @@ def compare_command(
     for sentence in skipped:
         console.print(escape(sentence))
     what = "one policy on one run with one budget"
-    failed = play_cells(cells, Store(out), LocalExecutor(jobs or cores()), what, replace=replace)
+    executor: Executor = LocalExecutor(jobs or cores())
+    if engine == "gpu":
+        from rarely_lab.gpu.executor import GpuExecutor
+
+        executor = GpuExecutor(jobs or cores(), say=console.print)
+    failed = play_cells(cells, Store(out), executor, what, replace=replace)
     if failed and not any((out / "records").rglob("*.gz")):
         raise typer.Exit(1)
     incomplete = _show(out, markdown, packed, whole=len(asked.problems) if board else 0) or failed

@@ -45,31 +45,48 @@ def play_cells(
 
     `what` says what a cell is, and `tell`, where few are played, what came of one.
     """
-    with ShownProgress(what, len(cells), tell) as shown:
+    with ShownProgress(what, len(cells), tell, getattr(executor, "work", None)) as shown:
         failures = run_cells(cells, store, executor, replace=replace, started=shown.started, finished=shown.finished)
     shown.say_failures(failures)
     return failures
 
 
+def kind_of(cell_id: str) -> str:
+    """Return the name of a cell without its run: what it shares with cells that take as long."""
+    return cell_id.rpartition("/")[0]
+
+
 class ShownProgress(Shown):
     """What a run of so many cells tells; its methods are the callbacks of `run_cells`. See `play_cells`.
 
-    The time left is the predicted work that is left, at the pace of the cells that are done on this machine.
+    The time left is the work that is left, at the pace of the cells that are done. What a cell takes is what others of
+    its policy, problem and number of rounds took here; where none of them is done yet, it is predicted, by `work`.
     """
 
-    def __init__(self, what: str, cells: int, tell: Callable[[Record], str] | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        cells: int,
+        tell: Callable[[Record], str] | None = None,
+        work: Callable[[Cell], float] | None = None,
+    ) -> None:
         counts = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
         super().__init__(counts, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
         self._tell_record = tell
         self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
+        self._predict = work or (lambda cell: cell.work())
         self._works, self._failed = dict[str, float](), dict[str, list[str]]()
+        self._left, self._measured = dict[str, float](), dict[str, tuple[float, float]]()
+        """Predicted work that is left, and of what is done the prediction and the measured seconds, by kind."""
         self._work = self._worked = self._seen = self._first = 0.0
         self.planned, self.all, self.done = cells, 0, 0
 
     def started(self, todo: Sequence[Cell], refused: Sequence[Refusal] = ()) -> None:
         if refused:
             say_refused(refused, "cells asked for are played again, and their old files renamed")
-        self._works = {cell.id: cell.work() for cell in todo}
+        self._works = {cell.id: self._predict(cell) for cell in todo}
+        for name, work in self._works.items():
+            self._left[kind_of(name)] = self._left.get(kind_of(name), 0.0) + work
         self._work, self._start, self.all = sum(self._works.values()), time.perf_counter(), len(todo)
         kept = self.planned - len(todo)
         recorded = f", {kept} on record already" if kept else ""
@@ -78,8 +95,10 @@ class ShownProgress(Shown):
 
     def finished(self, result: Result) -> None:
         self.done += 1
+        kind, work = kind_of(result.id), self._works[result.id]
+        self._left[kind] -= work
         if result.record is None:  # a failure tells nothing about the time
-            self._work -= self._works[result.id]
+            self._work -= work
             alike = self._failed.setdefault(result.error, [])
             alike.append(result.id)
             if len(alike) == 1:
@@ -87,7 +106,10 @@ class ShownProgress(Shown):
         else:
             if self._tell_record:
                 console.print(self._tell_record(result.record), markup=False)
-            self._worked, self._seen = self._worked + self._works[result.id], self.elapsed
+            self._worked, self._seen = self._worked + work, self.elapsed
+            predicted, measured = self._measured.get(kind, (0.0, 0.0))
+            seconds = sum(result.record.data.get("seconds", {"": work}).values())
+            self._measured[kind] = predicted + work, measured + seconds
             self._first = self._first or self._seen
         left = self.left()
         self._bars.update(self._bar, total=self._work, completed=self._worked, done=self.done, description=left)
@@ -96,7 +118,14 @@ class ShownProgress(Shown):
         early = self._seen < PACE_TIME * self._first and self._worked < PACE_SHARE * self._work
         if early or not self._worked:
             return "the time left is not known yet"
-        return f"about {span(max(0.0, self._seen * self._work / self._worked - self.elapsed))} left"
+        spent = sum(seconds for _, seconds in self._measured.values())
+        if not spent:
+            return "the time left is not known yet"
+        rest = 0.0
+        for kind, work in self._left.items():
+            predicted, seconds = self._measured.get(kind, (self._worked, spent))
+            rest += work * seconds / predicted if predicted else work
+        return f"about {span(max(0.0, self._seen * (spent + rest) / spent - self.elapsed))} left"
 
     def say_failures(self, failures: Sequence[Result]) -> None:
         """Say how many cells failed, if any; the first of each kind was named at once."""

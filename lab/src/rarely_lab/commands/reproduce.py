@@ -67,7 +67,7 @@ def reproduce_command(
     jobs: Jobs = None,
     engine: Annotated[
         Literal["local", "ray", "gpu"],
-        typer.Option(help="Where runs are played; gpu plays hundreds at once, and the rest on processors."),
+        typer.Option(help="Where runs are played; gpu plays hundreds at once, preset code on processors."),
     ] = "local",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
     source: Annotated[

@@ -29,12 +29,11 @@ from rarely_lab.compare.policies import (
     PAIRS,
     POLICIES,
     REGRESSORS,
-    LibraryContestant,
     RegressorContestant,
     VowpalContestant,
 )
 from rarely_lab.compare.problems import find_problem
-from rarely_lab.engine.play import play
+from rarely_lab.engine.play import LibraryContestant, play
 
 ROUNDS, BATCHES = 40, 3
 """The first update has two rewards: from a single one, rounding decides too much."""

@@ -62,7 +62,7 @@ from rarely.theory.kernel_ucb import KernelUCB
 from rarely_lab.compare.contestant import AtEnds, Task
 from rarely_lab.compare.linear_rivals import BLCE, BayesianContestant, DesignElimination
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
-from rarely_lab.engine.play import Contestant, OneByOne
+from rarely_lab.engine.play import Contestant, LibraryContestant
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
 """A name that is a folder on every system."""
@@ -88,37 +88,6 @@ class UniformContestant(AtEnds):
         """Ignore the reward."""
 
 
-class LibraryContestant(OneByOne):
-    """A policy of the library, with the rewards of a batch observed in one call."""
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__(policy)
-        self._rounds: list[int] = []
-        self._rewards: list[float] = []
-        self._block = 1
-
-    def select(self, contexts: Array) -> int:
-        return self.select_until_due(contexts[None])[0]
-
-    def select_until_due(self, contexts: Array) -> list[int]:
-        """Decide some of the next rounds, (n, K, d), at most up to the one that ends the batch."""
-        open_batch = not self.policy.due
-        decision = self.policy.select(contexts[: self._block if open_batch else 1], until_due=open_batch)
-        # All rounds that are given are checked, so no more of them than may be decided.
-        self._block = 2 * np.size(decision.arm)
-        return [int(arm) for arm in np.ravel(decision.arm)]
-
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        """Keep the reward for the update that follows."""
-        self._rounds.append(round)
-        self._rewards.append(reward)
-
-    def update(self) -> None:
-        self.policy.observe(rounds=self._rounds, rewards=self._rewards)
-        self._rounds, self._rewards = [], []
-        self.policy.update()
-
-
 def _of(kind: Callable[..., Policy], **settings: Any) -> MakePolicy:
     def make(task: Task, schedule: Schedule) -> Policy:
         return kind(task.dim, schedule=schedule, context_scale=task.context_scale, seed=task.seed, **settings)
@@ -137,6 +106,8 @@ MODELS: dict[str, MakePolicy] = {
     "kernelucb": _of(KernelUCB),
 }
 """Each with its defaults; `greedy` is the default policy without bonuses."""
+BY_EVIDENCE = ("default", "neuralts", "neuralepsilon", "greedy")
+"""Those that choose kernels by evidence."""
 PAIRS: dict[str, MakePolicy] = {
     f"linucb-{ridge:g}-{beta:g}": _of(LinUCB, ridge=ridge, beta=beta)
     for ridge, beta in itertools.product((0.001, 0.01, 0.1, 1.0), repeat=2)

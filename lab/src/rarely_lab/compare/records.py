@@ -110,7 +110,8 @@ Store = partial(store.Store[Record], record_type=Record)
 def content_of(family: str, played: Played) -> dict[str, Any]:
     """Return the content of the record of a run."""
     rounds = played.rounds
-    return {
+    near = {} if played.near_ties is None else {"near_ties": played.near_ties}
+    return near | {
         "family": family,
         "rounds_digest": _digest_of_rounds(rounds),
         "regret": float(np.cumsum(played.regrets)[-1]),

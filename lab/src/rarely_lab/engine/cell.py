@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -41,6 +42,16 @@ class Cell(ABC):
     def play(self) -> dict[str, Any]:
         """Play it, and return the content of its record as JSON."""
 
+    @property
+    def by_evidence(self) -> bool:
+        """Whether its policy chooses by evidence: a GPU plays many of those at once."""
+        return False
+
+    @property
+    def alike(self) -> Any:
+        """What cells have in common that a GPU may play at once."""
+        return None
+
     def work(self) -> float:
         """Predict how long it takes, relative to other cells."""
         return 1.0
@@ -62,10 +73,13 @@ class Result:
     error: str = ""
 
 
-def play_cell(cell: Cell) -> Result:
-    """Play one cell in this process; an error becomes part of the result and stops no other cell."""
+def play_cell(cell: Cell, play: Callable[[], dict[str, Any]] | None = None) -> Result:
+    """Play one cell in this process; an error becomes part of the result and stops no other cell.
+
+    `play` is what gives the content of its record, where that is not `cell.play`.
+    """
     try:
-        return Result(cell.id, cell.record_type.of(cell.id, cell.describe(), cell.play()))
+        return Result(cell.id, cell.record_type.of(cell.id, cell.describe(), (play or cell.play)()))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         if not isinstance(error, RarelyError):  # which say what to do; others, of a user's policy perhaps, say where

@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,7 +23,11 @@ import numpy as np
 from rarely import Policy, RarelyError
 from rarely.extend import Array, IntArray
 from rarely.extend.checks import OutlierWarning, RejectedWarning, ScheduleWarning
+from rarely.extend.provisional import ROUNDED, TIE, state_of
 from rarely.worlds import Rounds
+
+NEARLY = 1e-5
+"""Two arms are nearly tied if their scores differ by less than this part of the larger one, or of a reward's spread."""
 
 
 @dataclass
@@ -106,6 +110,48 @@ class OneByOne:
             self.policy.update()
 
 
+class LibraryContestant(OneByOne):
+    """A policy of the library that decides in blocks, with the rewards of a batch observed in one call.
+
+    A block ends at the latest with one of the `stops`, rounds after which something is to be noted.
+    """
+
+    def __init__(self, policy: Policy, stops: Sequence[int] = ()) -> None:
+        super().__init__(policy)
+        self._rounds: list[int] = []
+        self._rewards: list[float] = []
+        self._block, self._done, self._stops = 1, 0, np.array(stops, np.int64)
+        self.near_ties = 0
+        """Rounds in which two arms were nearly tied."""
+
+    def select(self, contexts: Array) -> int:
+        return self.select_until_due(contexts[None])[0]
+
+    def select_until_due(self, contexts: Array) -> list[int]:
+        """Decide some of the next rounds, (n, K, d), at most up to the one that ends the batch."""
+        open_batch = not self.policy.due
+        most = self._block if open_batch else 1
+        ahead = self._stops[self._stops > self._done]
+        if len(ahead):
+            most = min(most, int(ahead[0]) - self._done)
+        decision = self.policy.select(contexts[:most], until_due=open_batch)
+        # All rounds that are given are checked, so no more of them than may be decided.
+        count = np.size(decision.arm)
+        self._block, self._done = max(2 * count, self._block if count == most else 1), self._done + count
+        self.near_ties += near_ties(decision.means + decision.bonuses, state_of(self.policy).current.learner)
+        return [int(arm) for arm in np.ravel(decision.arm)]
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the reward for the update that follows."""
+        self._rounds.append(round)
+        self._rewards.append(reward)
+
+    def update(self) -> None:
+        self.policy.observe(rounds=self._rounds, rewards=self._rewards)
+        self._rounds, self._rewards = [], []
+        super().update()
+
+
 @dataclass(frozen=True)
 class Played:
     """What a contestant did in T rounds."""
@@ -117,6 +163,8 @@ class Played:
     """The rounds after which it was updated."""
     selecting: Stopwatch
     training: Stopwatch
+    near_ties: int | None = None
+    """Rounds in which two arms were nearly tied, where they are counted."""
 
     @property
     def regrets(self) -> Array:
@@ -170,7 +218,17 @@ def play(
                 contestant.update()
             hidden[arrived] = False
             updates.append(t)
-    return Played(rounds, arms, updates, selecting, training)
+    return Played(rounds, arms, updates, selecting, training, getattr(contestant, "near_ties", None))
+
+
+def near_ties(scores: Array, learner: Any) -> int:
+    """Return in how many rounds two arms were nearly tied, (n, K) scores: the arms of other arithmetic may differ."""
+    ranked = np.sort(np.atleast_2d(scores), axis=1)
+    if ranked.shape[1] < 2 or not learner.predicts:
+        return 0
+    size = np.maximum(ranked[:, -1] - ranked[:, 0], learner.reward_spread)
+    gap = ranked[:, -1] - ranked[:, -2]
+    return int(np.count_nonzero((gap < NEARLY * size) & (gap > TIE * size + ROUNDED * np.abs(ranked).max(axis=1))))
 
 
 _LAST: list[tuple[Any, int, int, Rounds]] = []

@@ -1,36 +1,37 @@
-"""Cells of the paper in lockstep on a GPU, the others on processors.
+"""Cells on a GPU: networks and LinUCB in lockstep, policies by evidence side by side, the others on processors.
 
-Neural configurations of the presets `paper` and `practical` and all of LinUCB are played in lockstep. Preset `code`
-takes single samples in turn, and the library's default tunes itself with the core's own code: a GPU gains nothing on
-the one, and would need a second implementation for the other, so both are played on processors.
+Every process takes some cells that are played at once, and all of them use the GPU:
+
+    networks             NeuralUCB and the batched configurations of `paper` and `practical`: `rarely_lab.gpu.lockstep`
+    LinUCB               `rarely_lab.gpu.linear`
+    policies by evidence the core's own code in threads, whose arithmetic is done together: `rarely_lab.gpu.evidence`
+    the others           one by one; preset `code` takes single samples in turn, for which a GPU gains nothing
 """
 
 from __future__ import annotations
 
-import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
-from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 from rarely import RarelyError
 from rarely.runs.processes import side_by_side
-from rarely.worlds import Rounds, World
+from rarely.worlds import Rounds
 from rarely_lab.engine import cell as runs
-from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.play import Played, Stopwatch
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.records import Record, content_of
 
-DRAWN_ALONE = 8
-"""Runs that are drawn in this process; more are drawn side by side."""
-ALONE = {"code", "default"}
-"""The preset and the configuration that are played on processors."""
-SPARE = 0.8
-"""The share of the free memory that replicas may fill."""
+SPARE = 0.2
+"""The share of the free memory that the replicas of one process may fill."""
+EVIDENCE, LINEAR = 16, 400
+"""Cells of policies by evidence, and of LinUCB, that one process plays at once; of networks it plays all."""
+SECONDS = {"neuralucb": 4e-4, "network": 2e-7, "linear": 8e-6, "evidence": 2e-5}
+"""Of a process on an H200, by the round of a cell; of networks and evidence by the round and update."""
 
 
 @cache
@@ -46,8 +47,17 @@ def _torch() -> Any:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Cells that a process plays at once."""
+
+    kind: str
+    """What plays them: "neuralucb", "network", "linear", "evidence", or "" for one cell on a processor."""
+    cells: Sequence[Any]
+
+
+@dataclass(frozen=True)
 class GpuExecutor:
-    """One GPU, and processes for the cells that it does not play."""
+    """One GPU, and processes that use it."""
 
     jobs: int
     say: Callable[[str], object] = print
@@ -55,116 +65,137 @@ class GpuExecutor:
     device: str = "cuda"
 
     def __call__(self, cells: Sequence[runs.Cell]) -> Iterator[runs.Result]:
+        from loky.process_executor import BrokenProcessPool
+
         if self.device == "cuda":
             _torch()
-        groups, others = grouped(cells)
-        played, closed, ended = SimpleQueue[Any](), threading.Event(), threading.Event()
-
-        def play() -> None:
-            """Put the GPU's results as they come, an error if there is one, and at the end None."""
-            try:
-                for result in self._play_groups(groups):
-                    played.put(result)
-                    if closed.is_set():
-                        return
-            except BaseException as error:  # for the thread that asked
-                played.put(error)
-            played.put(None)
-
-        def arrived(*, wait: bool) -> Iterator[runs.Result]:
-            while not ended.is_set() and (wait or not played.empty()):
-                if (result := played.get()) is None:
-                    ended.set()
-                elif isinstance(result, BaseException):
-                    raise result
-                else:
-                    yield result
-
-        threading.Thread(target=play, daemon=True).start()
+        parts = sorted(parted(cells), key=lambda part: -sum(map(self.work, part.cells)))
         try:
-            for result in LocalExecutor(self.jobs)(others) if others else ():
-                yield result
-                yield from arrived(wait=False)
-            yield from arrived(wait=True)
-        finally:
-            closed.set()
+            for results, told in side_by_side(partial(play_part, device=self.device), parts, self.jobs):
+                for sentence in told:
+                    self.say(sentence)
+                yield from results
+        except BrokenProcessPool:
+            raise RarelyError(
+                "a process that played was killed; is there enough memory? The same command continues."
+            ) from None
 
-    def _play_groups(self, groups: Sequence[list[Cell]]) -> Iterator[runs.Result]:
-        """Play groups one after another; runs of one world are drawn once."""
-        last, drawn = None, dict[int, Rounds]()
-        for group in groups:
-            world, count = group[0].world(), group[0].rounds
-            if (world, count) != last:
-                last, drawn = (world, count), {}
-            drawn |= _drawn(world, sorted({cell.seed for cell in group} - drawn.keys()), count, self.jobs)
-            yield from self._in_parts(group, drawn)
-
-    def _in_parts(self, group: Sequence[Cell], drawn: dict[int, Rounds]) -> Iterator[runs.Result]:
-        """Play a group as many replicas at a time as fit into memory, half as many where they do not."""
-        left, most = list(group), self._room(group[0])
-        while left:
-            part = left[:most]
-            try:
-                played = play_group(part, [drawn[cell.seed] for cell in part], self.device)
-            except Exception as error:
-                if type(error).__name__ != "OutOfMemoryError" or most == 1:
-                    raise
-                most = max(1, min(most, len(left)) // 2)
-                self.say(f"{group[0].id}: the GPU's memory is full; {most} replicas at a time from now on.")
-                _torch().cuda.empty_cache()
-                continue
-            yield from played
-            left = left[most:]
-
-    def _room(self, cell: Cell) -> int:
-        """Return how many replicas fit: Z's factor, its factors, and the activations of a training."""
-        if self.device != "cuda":
-            return 2**20
-        from rarely_lab.gpu.lockstep import BLOCK
-
-        rounds, problem, world = cell.rounds, cell.problem, cell.world()
-        columns = world.dim + 1
-        # A replica's factor of Z, twice more where it is copied to be solved, candidates, and the arrays of a training.
-        each = 3 * rounds + 2 * columns + 14 * problem.hidden + 4 * BLOCK * world.arms
-        numbers = 4 * columns**2 if cell.configuration.linear else rounds * each
-        return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * numbers))
+    def work(self, cell: Any) -> float:
+        """Predict the seconds of a process that a cell takes here, as its share of those that are played at once."""
+        kind = kind_of(cell)
+        if not kind:
+            return float(cell.work())
+        updates = cell.updates if kind in ("network", "evidence") else 1
+        return float(SECONDS[kind] * cell.rounds * updates)
 
 
-def grouped(cells: Sequence[runs.Cell]) -> tuple[list[list[Cell]], list[runs.Cell]]:
-    """Return cells that can be played in lockstep, group by group, and the others.
+def kind_of(cell: runs.Cell) -> str:
+    """Return what plays a cell: see `Part`."""
+    if cell.by_evidence:
+        return "evidence"
+    if not isinstance(cell, Cell) or cell.problem.timed or cell.reading == "code":
+        return ""
+    if cell.configuration.linear:
+        return "linear"
+    return "neuralucb" if cell.configuration.kind == "neuralucb" else "network"
 
-    Sequential runs are a group of their own: the others would wait for them.
-    """
-    groups, others = dict[Any, list[Cell]](), list[runs.Cell]()
+
+def parted(cells: Sequence[runs.Cell]) -> list[Part]:
+    """Return all cells in parts; sequential runs are a part of their own, for the others would wait for them."""
+    groups, parts = dict[Any, list[Any]](), list[Part]()
     for cell in cells:
-        if not isinstance(cell, Cell) or cell.problem.timed or {cell.reading, cell.configuration.kind} & ALONE:
-            others.append(cell)
+        kind = kind_of(cell)
+        if not kind:
+            parts.append(Part("", [cell]))
             continue
-        kind = cell.configuration.kind
-        family = kind if cell.configuration.linear or kind == "neuralucb" else "batched"
-        groups.setdefault((cell.world(), cell.problem.name, cell.reading, family, cell.rounds), []).append(cell)
-    # Cells come in the order of their seeds; those of one world stay together, whose runs are then drawn once.
-    worlds = list(dict.fromkeys(key[0] for key in groups))
-    return [groups[key] for key in sorted(groups, key=lambda key: worlds.index(key[0]))], others
+        groups.setdefault((kind, cell.alike), []).append(cell)
+    for (kind, _), group in groups.items():
+        most = {"evidence": EVIDENCE, "linear": LINEAR}.get(kind, len(group))
+        parts += [Part(kind, group[start : start + most]) for start in range(0, len(group), most)]
+    return parts
 
 
-def _drawn(world: World, seeds: Sequence[int], count: int, jobs: int) -> dict[int, Rounds]:
-    """Return the rounds of some runs; drawing takes as long as playing them on a GPU."""
-    if len(seeds) <= DRAWN_ALONE or jobs == 1:
-        return {seed: world.rounds(seed, count) for seed in seeds}
-    return dict(side_by_side(_draw, [(world, seed, count) for seed in seeds], jobs))
+def play_part(part: Part, device: str) -> tuple[list[runs.Result], list[str]]:
+    """Play the cells of a part in this process, and return their results and what is to be said.
+
+    Half as many replicas are played at a time where they do not fit into memory.
+    """
+    left, said, results = list(part.cells), list[str](), list[runs.Result]()
+    if not part.kind:
+        return [runs.play_cell(cell) for cell in left], said
+    most = len(left) if device != "cuda" or part.kind == "evidence" else _room(left[0])
+    play = play_evidence if part.kind == "evidence" else play_group
+    while left:
+        try:
+            results += play(left[:most], device)
+        except Exception as error:
+            if type(error).__name__ != "OutOfMemoryError" or most == 1:
+                raise
+            most = max(1, min(most, len(left)) // 2)
+            said.append(f"{left[0].id}: the GPU's memory is full; {most} replicas at a time from now on.")
+            _torch().cuda.empty_cache()
+            continue
+        left = left[most:]
+    return results, said
 
 
-def _draw(task: tuple[World, int, int]) -> tuple[int, Rounds]:
-    world, seed, count = task
-    return seed, world.rounds(seed, count)
+def _room(cell: Cell) -> int:
+    """Return how many replicas fit: Z's factor, its factors, and the activations of a training."""
+    from rarely_lab.gpu.lockstep import BLOCK
+
+    rounds, problem, world = cell.rounds, cell.problem, cell.world()
+    columns = world.dim + 1
+    # A replica's factor of Z, twice more where it is copied to be solved, candidates, and the arrays of a training.
+    each = 3 * rounds + 2 * columns + 14 * problem.hidden + 4 * BLOCK * world.arms
+    numbers = 4 * columns**2 if cell.configuration.linear else rounds * each
+    return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * numbers))
 
 
-def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> list[runs.Result]:
+def play_evidence(cells: Sequence[runs.Cell], device: str) -> list[runs.Result]:
+    """Play cells by the core's own code, each in a thread, and do their arithmetic together."""
+    from rarely_lab.gpu.evidence import Device
+
+    start = time.process_time()
+    rounds: int = cast(Any, cells[0]).rounds
+    with warnings.catch_warnings():  # here, because threads share what is ignored
+        warnings.simplefilter("ignore")
+        played = Device(len(cells), rounds, device).play([partial(_attempted, cell.play) for cell in cells])
+    # Of threads that take turns each clock shows the time of all.
+    share = (time.process_time() - start) / len(cells)
+    results = [runs.play_cell(cell, outcome) for cell, outcome in zip(cells, played, strict=True)]
+    for data in (result.record.data for result in results if result.record is not None):
+        whole = data["seconds"]["selecting"] + data["seconds"]["training"]
+        data["seconds"] = {name: share * seconds / whole for name, seconds in data["seconds"].items()}
+        data["environment"] = data["environment"] | _environment(device)
+    return results
+
+
+def _attempted(play: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """Play, and return what gives the content or raises the error again."""
+    try:
+        content = play()
+    except Exception as error:
+        failure = error
+
+        def fail() -> dict[str, Any]:
+            raise failure
+
+        return fail
+    return lambda: content
+
+
+def _environment(device: str) -> dict[str, str]:
+    return {"engine": "gpu", "device": str(_torch().cuda.get_device_name()) if device == "cuda" else device}
+
+
+def play_group(cells: Sequence[Cell], device: str) -> list[runs.Result]:
     """Play cells in lockstep, and return the results of all."""
     from rarely_lab.gpu import linear, lockstep
 
     start = time.perf_counter()
+    unlike = {cell.seed: cell for cell in cells}
+    different = {seed: cell.world().rounds(seed, cell.rounds) for seed, cell in unlike.items()}
+    rounds: list[Rounds] = [different[cell.seed] for cell in cells]
     policies: list[Any] = [cell.policy() for cell in cells]
     if cells[0].configuration.linear:
         replicas: Sequence[Any] = linear.play_linear(policies, rounds, device)
@@ -174,14 +205,13 @@ def play_group(cells: Sequence[Cell], rounds: Sequence[Rounds], device: str) -> 
         replicas = engine.play()
         selecting, training = engine.seconds["selecting"], engine.seconds["training"]
     wall = (time.perf_counter() - start) / len(cells)
-    shares = [Stopwatch(seconds / len(cells), seconds / len(cells)) for seconds in (selecting, training)]
-    name = str(_torch().cuda.get_device_name()) if device == "cuda" else device
+    shares = (Stopwatch(seconds / len(cells), seconds / len(cells)) for seconds in (selecting, training))
+    selected, trained = shares
     results = []
     for cell, run, replica in zip(cells, rounds, replicas, strict=True):
-        played = Played(run, replica.arms, [update.round for update in replica.updates], *shares)
+        rounds_of = [update.round for update in replica.updates]
+        played = Played(run, replica.arms, rounds_of, selected, trained, replica.near_ties)
         content = content_of(played, replica.updates, replica.log_det_after, cell.configuration.cause, wall)
-        content["environment"] |= {"engine": "gpu", "device": name}
-        if replica.near_ties is not None:
-            content["near_ties"] = replica.near_ties
+        content["environment"] |= _environment(device)
         results.append(runs.Result(cell.id, Record.of(cell.id, cell.describe(), content)))
     return results

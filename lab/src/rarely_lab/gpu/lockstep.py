@@ -29,13 +29,12 @@ from rarely import Policy
 from rarely.extend import Array, ContextScale, IntArray, RewardScale
 from rarely.extend.provisional import CLIP, ROUNDED, TIE, BatchClock, state_of
 from rarely.worlds.protocol import Rounds
+from rarely_lab.engine.play import NEARLY
 from rarely_lab.gpu.replicas import Replica, Update, on_device, put
 from rarely_lab.gpu.training import Samples, Theta, train
 
 BLOCK = 64
 """Rounds that a turn decides, at most."""
-NEARLY = 1e-5
-"""Two arms are nearly tied if their scores differ by less than this part of the larger one, or of a reward's spread."""
 Factors = tuple[Tensor, Tensor, Tensor]
 
 

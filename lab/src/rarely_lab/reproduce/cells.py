@@ -10,7 +10,7 @@ from rarely.runs.provenance import reset_peak_memory
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely_lab.engine import cell as runs
-from rarely_lab.engine.play import drawn, play_policy
+from rarely_lab.engine.play import LibraryContestant, drawn, play, play_policy
 from rarely_lab.reproduce.config import Problem, Setup
 from rarely_lab.reproduce.records import Record, content_of, log_det_rounds
 
@@ -21,6 +21,17 @@ class Cell(Setup, runs.Cell):
 
     record_type: ClassVar[type[Record]] = Record
     shared_field: ClassVar[str] = "problem"
+
+    @property
+    def by_evidence(self) -> bool:
+        return self.configuration.kind == "default"
+
+    @property
+    def alike(self) -> Any:
+        kind, rounds = self.configuration.kind, self.rounds
+        if self.by_evidence:
+            return self.problem.name, self.configuration.batches, rounds
+        return self.problem.name, self.reading, kind if self.configuration.linear or kind == "neuralucb" else "", rounds
 
     def describe(self) -> dict[str, Any]:
         # The world tells the source; B and log q are the configuration's, and T stands below.
@@ -44,17 +55,23 @@ class Cell(Setup, runs.Cell):
             if t in noted:
                 log_dets[t] = policy.log_det
 
-        played = play_policy(policy, drawn(self.world(), self.seed, self.rounds), watch)
+        rounds = drawn(self.world(), self.seed, self.rounds)
+        if self.by_evidence:  # the same decisions in blocks, which take less time
+            played = play(LibraryContestant(policy, sorted(noted)), rounds, watch=watch)
+        else:
+            played = play_policy(policy, rounds, watch)
         seconds = time.perf_counter() - start
         return content_of(played, policy.updates, log_dets.__getitem__, self.configuration.cause, seconds)
 
     def work(self) -> float:
-        """Predict how long it takes; an adaptive schedule is taken to use all of its budget."""
+        """Predict how long it takes."""
         rounds, problem, configuration = self.rounds, self.problem, self.configuration
         selecting = 0.5e-3 * rounds
         if configuration.linear or configuration.kind == "uniform":
             return selecting
-        updates = min(configuration.batches or rounds, rounds)
+        updates = self.updates
+        if self.by_evidence:
+            return selecting + updates * (0.1 + 0.2 * rounds**2 / 4e6)
         if configuration.kind == "default":
             return 4 * selecting + 0.1 * updates
         if configuration.log_ratio is not None and updates == rounds:
@@ -64,6 +81,16 @@ class Cell(Setup, runs.Cell):
             return 2 * selecting + updates * problem.steps * 6e-5
         width = 10 if isinstance(problem.source, World) else 40
         return 2 * selecting + 2 * updates * rounds * problem.hidden * width * problem.steps / 25e9
+
+    @property
+    def updates(self) -> int:
+        """Predict how many there are; an adaptive schedule is taken to use all of its budget."""
+        rounds, configuration = self.rounds, self.configuration
+        updates = min(configuration.batches or rounds, rounds)
+        if configuration.log_ratio is not None and updates == rounds:
+            # Without a budget log q decides: log det Z grows by about 2000 in such runs.
+            updates = min(rounds, round(2000 / configuration.log_ratio))
+        return updates
 
     def portable(self) -> Problem:
         """Return its problem with the table itself in place of the file that holds it."""

@@ -182,7 +182,8 @@ def content_of(
     """
     rounds, arms, regrets = played.rounds, played.arms, played.regrets
     selecting, training = played.selecting, played.training
-    return {
+    near = {} if played.near_ties is None else {"near_ties": played.near_ties}
+    return near | {
         "regret": float(regrets.sum()),
         "curve": np.round(np.cumsum(regrets), 4).tolist(),
         "reward": float(rounds.paid(arms).sum()),
