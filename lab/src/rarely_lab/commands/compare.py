@@ -11,14 +11,12 @@ from rich.markup import escape
 
 from rarely import InvalidInput
 from rarely.console import Jobs, Stages, console, guarded, say_loops
-from rarely.runs.provenance import cores
 from rarely.runs.writing import check_folder
-from rarely_lab.commands.progress import play_cells, say_refused
+from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_records
 from rarely_lab.compare.policies import find_policy
 from rarely_lab.compare.records import Store
 from rarely_lab.compare.scores import BOARDS
-from rarely_lab.engine.executors import Executor, LocalExecutor
 from rarely_lab.engine.packed import pack
 
 SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
@@ -113,12 +111,7 @@ def compare_command(
     for sentence in skipped:
         console.print(escape(sentence))
     what = "one policy on one run with one budget"
-    executor: Executor = LocalExecutor(jobs or cores())
-    if engine == "gpu":
-        from rarely_lab.gpu.executor import GpuExecutor
-
-        executor = GpuExecutor(jobs or cores(), say=console.print)
-    failed = play_cells(cells, Store(out), executor, what, replace=replace)
+    failed = play_cells(cells, Store(out), executor_of(engine, jobs), what, replace=replace)
     if failed and not any((out / "records").rglob("*.gz")):
         raise typer.Exit(1)
     incomplete = _show(out, markdown, packed, whole=len(asked.problems) if board else 0) or failed

@@ -10,8 +10,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from rarely.console import Shown, console, error_console, span
+from rarely.runs.provenance import cores
 from rarely_lab.engine.cell import Cell, Result
-from rarely_lab.engine.executors import Executor
+from rarely_lab.engine.executors import Executor, LocalExecutor, RayExecutor
 from rarely_lab.engine.record import Record, Refusal
 from rarely_lab.engine.store import AnyCell, Store, run_cells
 
@@ -30,6 +31,17 @@ def say_refused(refused: Sequence[object], consequence: str) -> None:
         error_console.print(escape(f"  {file}"))
     if len(refused) > NAMED_FILES:
         error_console.print(f"  and {len(refused) - NAMED_FILES} more")
+
+
+def executor_of(engine: str, jobs: int | None, address: str | None = None) -> Executor:
+    """Return what plays cells, by the name of the engine."""
+    if engine == "ray":
+        return RayExecutor(jobs, address)
+    if engine == "gpu":
+        from rarely_lab.gpu.executor import GpuExecutor
+
+        return GpuExecutor(jobs or cores(), say=console.print)
+    return LocalExecutor(jobs or cores())
 
 
 def play_cells(

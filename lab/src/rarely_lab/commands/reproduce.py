@@ -17,10 +17,8 @@ from rarely import InvalidInput
 from rarely.console import Jobs, Stages, console, guarded, say_loops
 from rarely.extend import PresetName
 from rarely.extend.checks import check_choice
-from rarely.runs.provenance import cores
 from rarely.runs.writing import check_folder
-from rarely_lab.commands.progress import play_cells, say_refused
-from rarely_lab.engine.executors import Executor, LocalExecutor, RayExecutor
+from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.reproduce.catalogue import (
     GROWTH,
     PAPER,
@@ -97,13 +95,7 @@ def reproduce_command(
     if quick and (problems or preset or only or source):
         raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset, --only and --from.")
     check_folder(out)
-    executor: Executor = LocalExecutor(jobs or cores())
-    if engine == "ray":
-        executor = RayExecutor(jobs, address)
-    if engine == "gpu":
-        from rarely_lab.gpu.executor import GpuExecutor
-
-        executor = GpuExecutor(jobs or cores(), say=console.print)
+    executor = executor_of(engine, jobs, address)
     cells = quick_cells() if quick else _cells(_problems(problems), preset, runs, rounds, only)
     say_loops()
     if source is not None:
