@@ -21,6 +21,8 @@ import sys
 import sysconfig
 import tempfile
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,13 +130,15 @@ def compile_library(command: list[str], sources: Path, library: Path) -> str:
     """Why it failed, in the compiler's last words; "" where it did not. Both paths are absolute."""
     if sys.platform == "darwin":
         command = [*command, *shlex.split(os.environ.get("ARCHFLAGS", ""))]
-    files = [str(path) for path in sorted(sources.glob("*.c"))]
-    command = [*command, f"-DRARELY_SOURCES={checksum(sources)}u", *files, "-o", str(library)]
-    environment = os.environ | ({"MACOSX_DEPLOYMENT_TARGET": _macos()} if sys.platform == "darwin" else {})
-    said: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "check": False}
+    command = [*command, f"-DRARELY_SOURCES={checksum(sources)}u"]
     try:
-        with tempfile.TemporaryDirectory() as scratch:  # zig leaves files where it runs
-            done = subprocess.run(command, cwd=scratch, env=environment, **said)
+        with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+            files = {str(path): f"{scratch}/{path.stem}.o" for path in sorted(sources.glob("*.c"))}
+            # An object is not shared yet, and Clang warns of a flag that it does not use.
+            to_object = [flag for flag in command if flag != "-shared"]
+            steps = [[*to_object, "-c", path, "-o", made] for path, made in files.items()]
+            failed = [done for done in pool.map(partial(_compiler_run, scratch), steps) if done.returncode]
+            done = failed[0] if failed else _compiler_run(scratch, [*command, *files.values(), "-o", str(library)])
     except OSError as error:
         return str(error)
     if not done.returncode:
@@ -142,6 +146,12 @@ def compile_library(command: list[str], sources: Path, library: Path) -> str:
     complaint = (done.stderr + done.stdout).replace(f"{sources}{os.sep}", "").strip().splitlines()
     errors = [line for line in complaint if "error" in line.lower()] or complaint
     return " | ".join(errors[-LAST_LINES:]) or f"it ended with code {done.returncode} and said nothing"
+
+
+def _compiler_run(scratch: str, command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | ({"MACOSX_DEPLOYMENT_TARGET": _macos()} if sys.platform == "darwin" else {})
+    said: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "check": False}
+    return subprocess.run(command, cwd=scratch, env=environment, **said)  # zig leaves files where it runs
 
 
 def checksum(sources: Path) -> int:

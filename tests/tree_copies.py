@@ -13,7 +13,8 @@ LINKED = ("tests", "docs", "examples", "benchmarks", "lab", "Makefile", "README.
 
 def copy_without(folder, *modules):
     """Copy the package into a folder, without these modules or packages, "_core/policies/additions.py" for one."""
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    # With the bytecode, which is as old as its source; files that another process is writing have longer names.
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc.*"))
     for module in modules:
         path = folder / "src" / "rarely" / module
         shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -54,11 +54,12 @@ def load(monkeypatch):
     return load_of
 
 
-@pytest.mark.parametrize("case", ["linear", "tuned", "diagonal"])
-def test_junk_in_the_header_gives_no_other_error(tmp_path, load, case):
+@pytest.mark.parametrize(("case", "only"), [("linear", ""), ("tuned", ""), ("diagonal", "covariance")])
+def test_junk_in_the_header_gives_no_other_error(tmp_path, load, case, only):
+    """Of a form of its own, in the part of the header that no other policy has."""
     whole = opened(case, tmp_path)
-    refused = 0
-    for place in places(whole.header):
+    refused, tried = 0, [place for place in places(whole.header) if not only or place[0] == only]
+    for place in tried:
         for value in (*JUNK, ...):
             try:
                 load(changed(whole.header, place, value), whole.arrays)
@@ -66,7 +67,7 @@ def test_junk_in_the_header_gives_no_other_error(tmp_path, load, case):
                 refused += 1
             except rarely.InvalidInput:
                 assert place == ("settings", "beta")
-    assert refused > 200
+    assert refused > 4 * len(tried) > 0
 
 
 FORMS = ("linear", "deep", "primal", "diagonal", "last_layer")

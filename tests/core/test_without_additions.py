@@ -19,13 +19,16 @@ PAPER = (
     "laws/test_one_file.py",
     "laws/test_dense_algorithm.py",
 )
+ONCE = "not (primal and (fixed or adaptive or sequential))"
+"""Every scheme of the plain file with one form of Z: the other form reaches no other module of the paper."""
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
     """A copy of the package without the module of additions."""
     folder = tmp_path_factory.mktemp("bare")
-    shutil.copytree(Path(rarely.__file__).parent, folder / "rarely", ignore=shutil.ignore_patterns("__pycache__"))
+    # With the bytecode, which is as old as its source; files that another process is writing have longer names.
+    shutil.copytree(Path(rarely.__file__).parent, folder / "rarely", ignore=shutil.ignore_patterns("*.pyc.*"))
     for name in ADDED:
         (folder / "rarely" / name).unlink()
     return folder
@@ -41,8 +44,9 @@ def in_copy(folder, *command):
 
 def test_the_papers_learner_and_its_tests_are_green_without_them(bare):
     tests = [str(ROOT / "tests" / name) for name in PAPER]
-    options = ("-q", "-p", "no:cacheprovider", "-m", "not slow", "-c", os.devnull, "--import-mode=importlib")
-    done = in_copy(bare, "-m", "pytest", *options, "-o", "pythonpath=", *tests)
+    options = ("-q", "-p", "no:cacheprovider", "-m", "not slow", "-k", ONCE, "-c", os.devnull)
+    options += ("--import-mode=importlib", "-o", "pythonpath=")
+    done = in_copy(bare, "-m", "pytest", *options, *tests)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 

@@ -126,10 +126,9 @@ def test_the_adaptive_rule_never_makes_more_batches_than_the_determinant_allows(
 @pytest.mark.parametrize("arms", [1, 2])
 def test_lemma_2_holds_for_wide_networks_with_their_own_kernel(depth, arms):
     """d̃ from H̃. With Definition 1's H, which is smaller, it fails, as one arm shows: Z then has all contexts."""
-    rounds, ridge = 40, 0.05
+    # With one arm the bound is all but reached, so the network must be wide for the rounds; with two it is far.
+    (rounds, hidden), ridge = ((20, 1024) if arms == 1 else (40, 512)), 0.05
     stream = unit_rows(7, rounds * arms, 4).reshape(rounds, arms, 4)
-    # With one arm the bound is all but reached, so the network must be wide; with two it is far.
-    hidden = 2048 if arms == 1 else 512
     settings = {"hidden": hidden, "depth": depth, "ridge": ridge, "preset": "paper", "training": 5}
     policy = BatchNeuralUCB(4, FixedGrid(rounds, 4), beta=0.1, seed=0, **settings)
     for contexts_now in stream:
