@@ -76,6 +76,11 @@ CASES = {  # alert: (series that fire it, series that do not), a value a minute
         [of_study("alarm_raised", "1x200", ',kind="level"')],
         [of_study("alarm_raised", "0x200", ',kind="level"')],
     ),
+    "RarelyRewardsFell": ([of_study("rewards_fell", "1x200")], [of_study("rewards_fell", "0x200")]),
+    "RarelyClockAhead": (
+        [of_study("clock_ahead_seconds", "90x200")],
+        [of_study("clock_ahead_seconds", "9x200")],
+    ),
     "RarelyKeysDamaged": ([of_service("rarely_keys_valid", "0x200")], [of_service("rarely_keys_valid", "1x200")]),
     "RarelyDiskFills": (
         [of_service("rarely_storage_free_bytes", "1000000-1000x200")],

@@ -15,6 +15,7 @@ import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -81,7 +82,9 @@ def test_a_library_logs_nothing_and_the_command_says_what_it_serves(trial, tmp_p
         _, errors = process.communicate(timeout=PATIENCE)
     start, request, stop = errors.splitlines()
     assert f"INFO rarely.service: rarely 0.3.0 serves {trial} with 1 keys, ServiceLimits(head=65536" in start
-    assert re.search(r"INFO rarely.requests: GET /v1/studies/trial/status 200 [\d.]+ 127.0.0.1 shop$", request)
+    assert re.search(
+        r"INFO rarely.requests: GET /v1/studies/trial/status 200 [\d.]+ 127.0.0.1 shop [0-9a-f]{16} -$", request
+    )
     assert "has stopped" in stop
     assert secret not in errors
     assert isinstance(logging.getLogger("rarely").handlers[0], logging.NullHandler)
@@ -164,6 +167,43 @@ def test_requests_are_logged_without_secrets(trial, log, tmp_path):
     assert [(line["status"], line["key"]) for line in lines] == [(200, "shop"), (401, ""), (422, "shop")]
     assert lines[2]["path"] == "/v1/studies/a%0Ab/status"
     assert not any(SECRET.search(json.dumps(line)) or "hidden" in json.dumps(line) for line in log())
+
+
+def test_the_log_says_who_did_what_and_for_which_client(trial, log, tmp_path):
+    keys = KeyFile(tmp_path / "keys.json")
+    secret = keys.add("ann", ["decide", "read", "admin"])
+    with serving(trial, keys=keys, automatic=False, proxies=["127.0.0.1", "10.0.0.1"]) as service:
+        headers = {"X-Request-Id": "r-17", "X-Forwarded-For": "9.9.9.9, 1.2.3.4, 10.0.0.1"}
+        body = {"id": "visit-1", "contexts": contexts_of(1).tolist()}
+        assert service.post("decide", body, key=secret, headers=headers).headers["X-Request-Id"] == "r-17"
+        service.post("pin", {"reason": "a holiday"}, key=secret)
+        service.post("unpin", {}, key=secret)
+        service.post("activate", {"version": "next", "force": True, "reason": "a look"}, key=secret)
+        until(lambda: not service.opened.trainer.under_way)
+        service.post("activate", {"version": 0, "reason": "complaints"}, key=secret)
+    (line,) = [line for line in log() if line.get("decision") == "visit-1"]
+    assert (line["request"], line["client"], line["key"]) == ("r-17", "1.2.3.4", "ann")  # 9.9.9.9 is what it claims
+    assert said(log, "study 'trial': pinned, version 0 is in use, by 'ann': a holiday", "info")
+    assert said(log, "training of study 'trial' for 'ann': a look", "info")
+    assert said(log, "training of study 'trial': version; version 1 is in use", "info")
+    assert said(log, "version 0 is in use, by 'ann': complaints", "info")
+
+
+def test_a_client_without_a_proxy_cannot_choose_its_address(trial, log):
+    with serving(trial, automatic=False) as service:
+        service.get("status", headers={"X-Forwarded-For": "1.2.3.4", "X-Request-Id": "x" * 300})
+    (line,) = [
+        line for line in log() if line["logger"] == "rarely.requests" and line.get("path", "").endswith("status")
+    ]
+    assert (line["client"], len(line["request"])) == ("127.0.0.1", 16)
+
+
+def test_a_refusal_of_the_database_does_not_tell_its_address(trial, monkeypatch):
+    with serving(trial, automatic=False) as service:
+        monkeypatch.setattr(
+            Study, "ask_and_tell", lambda *_, **__: (_ for _ in ()).throw(StudyError(f"{trial} is away."))
+        )
+        assert service.decide(1).content["detail"] == "the database is away."
 
 
 def test_passwords_are_not_shown():
@@ -312,7 +352,8 @@ def test_every_family_has_help_and_type_and_stands_together(served):
             assert name == family or name.removesuffix(name[name.rindex("_") :]) == family
             float(line.rsplit(" ", 1)[1])
     assert len(seen) == len(set(seen))
-    assert set(FAMILIES) - set(seen) == {"rarely_trainings_total", "rarely_reconnects_total"}  # there were none
+    none = {"rarely_trainings_total", "rarely_reconnects_total", "rarely_reward_sum", "rarely_reward_count"}
+    assert set(FAMILIES) - set(seen) == none
     assert 'rarely_requests_total{study="trial",route="decide",status="200"} 1' in body
     assert 'rarely_requests_total{study="",route="none",status="404"} 1' in body
     assert 'rarely_request_seconds_count{study="trial",route="decide"} 1' in body
@@ -352,6 +393,40 @@ def test_grafana_and_the_alerts_use_metrics_that_exist(served):
     assert used - exist == set()
     page = (EXAMPLES.parents[1] / "docs" / "operations.md").read_text()
     assert set(re.findall(r"`((?:rarely|process)_[a-z_]+)`", page)) <= set(FAMILIES)
+
+
+def metric(service, name, **labels):
+    inside = ",".join(f'{key}="{value}"' for key, value in ({"study": "trial"} | labels).items())
+    lines = service.send("GET", "/metrics").body.decode().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{name}{{{inside}}} ")]
+    return float(line.rpartition(" ")[2])
+
+
+def test_rewards_are_summed_by_version_and_a_fall_between_updates_is_seen(trial, monkeypatch):
+    monkeypatch.setattr("rarely.service.opened.BLOCK", 50)
+    monkeypatch.setattr("rarely.service.opened.STATUS_LIFETIME", -1.0)
+    noise = np.random.default_rng(0)
+
+    def tell(count, chance):
+        """Rewards of new decisions, and a look at them now and then."""
+        for _ in range(count):
+            asked = [(contexts_of(n),) for n in range(25)]
+            answers = study.ask_many(asked)
+            study.tell_many([(answer.id, float(noise.random() < chance)) for answer in answers])
+            assert service.get("status").status == 200
+
+    with serving(trial, automatic=False) as service:
+        study = service.opened.study
+        tell(12, 0.7)
+        assert metric(service, "rarely_reward_count", version="0") == 300
+        assert metric(service, "rarely_reward_sum", version="0") == sum(r for r in study.log().rewards)
+        assert metric(service, "rarely_rewards_fell") == 0
+        tell(6, 0.28)
+        assert metric(service, "rarely_rewards_fell") == 1
+        study.update()
+        tell(1, 0.28)
+        assert metric(service, "rarely_rewards_fell") == 0
+        assert metric(service, "rarely_reward_count", version="1") == 25
 
 
 # --- limits before a key is read

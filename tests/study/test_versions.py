@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -239,3 +240,32 @@ def test_the_policy_of_a_version_is_a_copy_for_estimates(make):
         with pytest.raises(StudyError, match=r"version must be one of 0 … 1|no candidate"):
             study.policy(wrong)
     assert_the_record_makes_the_policy(study)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX tells who the parent is")
+def test_a_training_ends_with_the_process_that_began_it():
+    """A service that is killed closes nothing, and its child would train on for nobody."""
+    train = "import time; from rarely.study import versions; versions.train = lambda job: time.sleep(600); "
+    begin = (
+        "import os, pickle, subprocess, sys, time\n"
+        f"command = {train!r} + f'versions.train_process({{os.getpid()}})'\n"
+        "child = subprocess.Popen([sys.executable, '-c', command], stdin=subprocess.PIPE)\n"
+        "child.stdin.write(pickle.dumps(1)); child.stdin.close(); print(child.pid, flush=True); time.sleep(600)"
+    )
+    given = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen([sys.executable, "-c", begin], stdout=subprocess.PIPE, env=given, text=True)
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    end = time.monotonic() + 120
+    while alive(child):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def alive(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return os.path.isdir("/proc/self") is False and os.kill(process, 0) is None

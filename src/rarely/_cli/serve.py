@@ -53,6 +53,7 @@ def serve_command(
     body: Annotated[int, typer.Option(help="The maximal number of bytes of a request.", min=1)] = 1 << 20,
     arms: Annotated[int, typer.Option(help="The maximal number of arms of a decision.", min=1)] = 1000,
     connections: Annotated[int, typer.Option(help="Connections of one address; a proxy is one.", min=1)] = 1000,
+    proxy: Annotated[list[str] | None, typer.Option(help="The address of a proxy to believe; may be repeated.")] = None,
     log_format: Annotated[str, typer.Option(help="The form of the log on standard error: text or json.")] = "text",
     log_requests: Annotated[bool, typer.Option(help="Log every request.")] = False,
     imports: Imports = None,
@@ -71,6 +72,7 @@ def serve_command(
 
     limits = ServiceLimits(waiting=waiting, body=body, arms=arms, connections=connections)
     options: Any = {"log_format": log_format, "log_requests": log_requests, "models": IMPORTED}
+    options["proxies"] = proxy or ()
     file = None if keys is None else key_file(keys)
 
     def announce(address: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -44,6 +45,7 @@ def create_app(
     limits: ServiceLimits | None = None,
     automatic: bool = True,
     models: Sequence[Any] = (),
+    proxies: Sequence[str] = (),
 ) -> Starlette:
     """Return the service of all studies in a database.
 
@@ -59,6 +61,9 @@ def create_app(
         Whether the next version is trained as soon as the schedule ends a batch; otherwise by `activate`.
     models
         Torch modules and estimators that policies of the studies were made with, as in `rarely.load`.
+
+    proxies
+        Addresses of proxies whose X-Forwarded-For is believed, for the log.
 
     Examples
     --------
@@ -81,7 +86,7 @@ def create_app(
             await run_in_threadpool(studies.close)
             LOG.info("rarely has stopped")
 
-    routes = [Route(each.path, _answering(api, keys, each), methods=[each.method]) for each in ROUTES]
+    routes = [Route(each.path, _answering(api, keys, each, proxies), methods=[each.method]) for each in ROUTES]
     for route in routes:
         route.methods = (route.methods or set()) - {"HEAD"}  # which Starlette adds to GET
     app = Starlette(routes=routes, lifespan=lifespan)
@@ -92,12 +97,14 @@ def create_app(
     return app
 
 
-def _answering(api: Api, keys: KeyFile | None, route: Handler) -> Callable[[Request], Awaitable[Response]]:
+def _answering(
+    api: Api, keys: KeyFile | None, route: Handler, proxies: Sequence[str]
+) -> Callable[[Request], Awaitable[Response]]:
     name = route.name
 
     async def answer(request: Request) -> Response:
         """Return the answer of the route, or why it is refused, within the limit of time; count and log it."""
-        begun = time.perf_counter()
+        begun, id = time.perf_counter(), _id_of(request)
         try:
             async with asyncio.timeout(None if name in LASTING else api.limits.patience):
                 response = await _handled(api, keys, route, request)
@@ -112,12 +119,13 @@ def _answering(api: Api, keys: KeyFile | None, route: Handler) -> Callable[[Requ
             response = await _answer_error(request, error)
             if response.status_code == 503 and name not in REPEATABLE:
                 LOG.error("%s was refused: %s", name, error)
+        response.headers["X-Request-Id"] = id
         seconds, status = time.perf_counter() - begun, response.status_code
         meters = getattr(request.state, "meters", api.meters)
         meters.count("rarely_requests_total", route=name, status=str(status))
         meters.observe("rarely_request_seconds", seconds, route=name)
         if REQUESTS.isEnabledFor(logging.INFO):
-            _log_request(request, status, seconds)
+            _log_request(request, status, seconds, id, proxies)
         return response
 
     return answer
@@ -139,17 +147,35 @@ async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Requ
     if not route.takes:
         return await route.handler(api, opened)
     body = await read_body(request, route.takes, api.limits.body)
+    request.state.decision = getattr(body, "id", None) or ""
     several = getattr(body, "requests", None) or getattr(body, "rewards", None)
     if keys is not None and several:
         keys.charge(key, len(several) - 1)
     return await route.handler(api, opened, body, caller)
 
 
-def _log_request(request: Request, status: int, seconds: float) -> None:
+def _id_of(request: Request) -> str:
+    """Return the id that a caller or proxy gave the request, or a random one."""
+    given = request.headers.get("x-request-id", "")
+    return given if given.isascii() and given.isprintable() and 0 < len(given) <= 200 else secrets.token_hex(8)
+
+
+def _client_of(request: Request, proxies: Sequence[str]) -> str:
+    """Return the address of the client: what a trusted proxy reports, from the end on, up to one that is none."""
+    address = request.client.host if request.client else ""
+    for each in reversed(request.headers.get("x-forwarded-for", "").split(",")):
+        if address not in proxies or not each.strip():
+            break
+        address = each.strip()[:60]
+    return address
+
+
+def _log_request(request: Request, status: int, seconds: float, id: str, proxies: Sequence[str]) -> None:
     """Log a request, with its path as it was sent; neither its headers nor its body."""
-    path, client = request.scope.get("raw_path", b"").decode("ascii", "replace"), request.client
+    path = request.scope.get("raw_path", b"").decode("ascii", "replace")
     fields = {"method": request.method, "path": path, "status": status, "milliseconds": round(seconds * 1e3, 2)}
-    fields |= {"client": client.host if client else "", "key": getattr(request.state, "key", "")}
+    fields |= {"client": _client_of(request, proxies), "key": getattr(request.state, "key", ""), "request": id}
+    fields |= {"decision": getattr(request.state, "decision", "")}
     REQUESTS.info(" ".join(str(value) or "-" for value in fields.values()), extra={"fields": fields})
 
 

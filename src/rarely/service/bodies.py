@@ -7,6 +7,7 @@ with the HTTP status of the error and its description after RFC 9457.
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -30,6 +31,7 @@ MAX_ERRORS = 3
 """Validation errors that an answer lists."""
 MAX_FEATURES = 10_000
 """Numbers in a context."""
+_ADDRESS = re.compile(r"\b(sqlite|postgres(ql)?|memory)://[^\s,;)]+[^\s,;).:]")
 MEDIA = "application/problem+json"
 _STATUSES: tuple[tuple[int, tuple[type[RarelyError], ...]], ...] = (
     (404, (errors.UnknownStudy, errors.UnknownDecision)),
@@ -250,6 +252,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         return {"title": error.code, "status": error.status, "detail": str(error)}
     status = next((status for status, kinds in _STATUSES if isinstance(error, kinds)), 500)
     detail = str(error) if status != 500 else "the service failed, and nothing was changed; its log says why."
+    if status == 503:
+        detail = _ADDRESS.sub("the database", detail)  # whose address is in the log
     return {"title": type(error).__name__, "status": status, "detail": detail}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -36,6 +37,10 @@ Result = TypeVar("Result")
 LOG = logging.getLogger("rarely.service")
 RECONNECT_PAUSE = 1.0
 """Seconds between two attempts to connect again."""
+BLOCK, DEVIATIONS = 500, 5.0
+"""Rewards that are compared with those before, and by how many standard errors they are lower if it is an alarm."""
+EVENTS = 20_000
+"""Events whose rewards are summed at a time."""
 START_WAIT = 1.0
 """Seconds after which a service that is still opening its studies answers: it is alive, and not ready."""
 STATUS_LIFETIME = 1.0
@@ -50,7 +55,7 @@ PUBLISH_PAUSE, PUBLISH_PATIENCE = 0.5, 3600.0
 """Seconds between two attempts to publish while the database is away, and after which it is given up."""
 Watched = Callable[[Callable[[], Any]], Any]
 """Runs a call of the study, and connects again if that is possible; see `OpenedStudy.watched`."""
-COMMAND = "from rarely.study.versions import train_process; train_process()"
+COMMAND = "from rarely.study.versions import train_process; train_process(%d)"
 
 
 class Trainer:
@@ -106,10 +111,12 @@ class Trainer:
             self._train(wanted)
 
     def _train(self, wanted: dict[str, Any]) -> None:
-        begun, outcome = time.monotonic(), "failed"
+        begun, outcome, study, self.last_error = time.monotonic(), "failed", self._study, ""
+        LOG.info("training of study %r for %r: %s", study.name, wanted["actor"], wanted["reason"] or "no reason given")
         try:
             outcome = self._update(**wanted)
-            self.last_error = ""
+            status = self._watched(lambda: study.status())
+            LOG.info("training of study %r: %s; version %d is in use", study.name, outcome, status.version)
         except EXPECTED as error:
             outcome, self.last_error = "not now", str(error)
             LOG.info("no training of study %r now: %s", self._study.name, error)
@@ -145,7 +152,7 @@ class Trainer:
 
     def _elsewhere(self, job: Job) -> Trained:
         """Train in another process; an error raised there is raised here."""
-        command = [sys.executable, "-c", COMMAND]
+        command = [sys.executable, "-c", COMMAND % os.getpid()]
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         with subprocess.Popen(command, **pipes) as child:
             with self._changed:
@@ -167,6 +174,42 @@ class Trainer:
         return result
 
 
+class Earnings:
+    """Rewards by version, and whether those of the version in use have fallen since it began.
+
+    Blocks of `BLOCK` rewards are compared with all before; `DEVIATIONS` standard errors less are no chance.
+    """
+
+    def __init__(self) -> None:
+        self.seq, self.fell = 0, False
+        self.sums: dict[int, tuple[int, float, float]] = {}
+        self._before = self._block = (0, 0.0, 0.0)
+        self._version = -1
+
+    def follow(self, study: Study, last: int) -> None:
+        """Take in the next events, so many at a time that others hardly wait."""
+        first, self.seq = self.seq, min(last, self.seq + EVENTS)
+        for version, *more in study.earned(first, self.seq):
+            self.sums[version] = _sum(self.sums.get(version, (0, 0.0, 0.0)), more)
+            if version > self._version:
+                self._version, self.fell = version, False
+                self._before = self._block = (0, 0.0, 0.0)
+            if version == self._version:
+                self._block = _sum(self._block, more)
+        if self._block[0] >= BLOCK:
+            (m, s, q), (n, t, r) = self._before, self._block
+            if m >= BLOCK:
+                spread = max(q / m - (s / m) ** 2, 0.0) / m + max(r / n - (t / n) ** 2, 0.0) / n
+                self.fell = t / n - s / m < -DEVIATIONS * math.sqrt(spread)
+            if not self.fell:
+                self._before = _sum(self._before, self._block)
+            self._block = (0, 0.0, 0.0)
+
+
+def _sum(one: tuple[int, float, float], other: Sequence[Any]) -> tuple[int, float, float]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
 def answer_many(study: Study, calls: Sequence[Call]) -> list[Any]:
     """Ask and tell for several callers in one commit, and return an answer, receipt or error for each call."""
     requests, tells = ([call for call in calls if isinstance(call, kind)] for kind in (Request, Tell))
@@ -186,6 +229,7 @@ class OpenedStudy:
         """What is damaged, if the record is: others are served."""
         self.writer = Writer(lambda calls: self.watched(lambda: answer_many(self.study, calls)), limits, self.meters)
         self.trainer = Trainer(study, self.watched, automatic=automatic)
+        self.earnings = Earnings()
         self.overview = Overview(study.settings)
         """The columns of the dashboard, which brings them up to date."""
         self._status: tuple[float, Status] | None = None
@@ -241,6 +285,7 @@ class OpenedStudy:
             if self._status is None or time.monotonic() - self._status[0] > STATUS_LIFETIME:
                 self._status = (time.monotonic(), self.watched(lambda: self.study.status()))
                 self.damage = ""
+                self.watched(lambda: self.earnings.follow(self.study, self._status[1].events if self._status else 0))
             return self._status[1]
 
     def metrics(self) -> list[str]:
@@ -259,6 +304,10 @@ class OpenedStudy:
             numbers |= {"log_det": status.log_det, "update_due": int(status.due), "pinned": int(status.pinned)}
             numbers |= {"candidate": int(status.candidate is not None), "clock_ahead_seconds": status.ahead}
             numbers["events_after_checkpoint"] = max(status.events - self.study.saved, 0)
+            numbers["rewards_fell"] = int(self.earnings.fell)
+            for number, (count, total, _) in sorted(self.earnings.sums.items()):
+                lines.append(sample("rarely_reward_count", count, study=name, version=str(number)))
+                lines.append(sample("rarely_reward_sum", total, study=name, version=str(number)))
             for kind in ("received", "used", "pending", "late", "quarantined"):
                 lines.append(sample("rarely_rewards", getattr(status.rewards, kind), study=name, kind=kind))
             numbers["unseen_total"] = sum(status.unseen.values())

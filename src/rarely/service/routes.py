@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import glob
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -34,6 +35,7 @@ from rarely.service.writer import Call, ServiceLimits
 from rarely.study import Answer, BrokenStudy, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
 from rarely.study.reports import html_of
 
+LOG = logging.getLogger("rarely.service")
 PUBLIC = ""
 """The scope of a route that needs no key."""
 STUDY = "/v1/studies/{name}"
@@ -301,6 +303,8 @@ async def _do(study: OpenedStudy, body: Any, caller: str, outcome: str, step: St
     signed = {"actor": caller or "service", "reason": body.reason}
     await run_in_threadpool(study.watched, lambda: step(study.study, *arguments, **signed))
     status = await run_in_threadpool(study.watched, lambda: study.study.status())
+    said = (outcome, status.version, signed["actor"], body.reason or "no reason given")
+    LOG.info("study %r: %s, version %d is in use, by %r: %s", study.study.name, *said)
     return as_json({"outcome": outcome, "version": status.version})
 
 

@@ -122,6 +122,7 @@ class Options(TypedDict, total=False):
     limits: ServiceLimits | None
     automatic: bool
     models: Sequence[Any]
+    proxies: Sequence[str]
 
 
 def configured(

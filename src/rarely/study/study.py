@@ -511,6 +511,11 @@ class Study:
         """Yield the events of the record after `after`, up to and including `last`."""
         return self._session.events(after, self.status().events if last is None else last)
 
+    def earned(self, after: int, last: int) -> list[tuple[int, int, float, float]]:
+        """Return version, number, sum and sum of squares of the rewards accepted in a part of the record."""
+        with self._session.reading() as tables:
+            return tables.earned(after, last)
+
     def log(self) -> DecisionLog:
         """Return decisions and rewards as a `rarely.logs.DecisionLog`, for off-policy estimates and files."""
         last = self._session.last_seq()

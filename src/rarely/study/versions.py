@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -235,14 +236,15 @@ def train(job: Job, progress: Progress = None) -> Trained:
     return Trained(job.study, job.token, job.parent, job.cut, job.force, *made, environment(policy))
 
 
-def train_process() -> None:
-    """Train in a separate process: read a pickled job from stdin, write the pickled result or error to stdout.
+def train_process(parent: int) -> None:
+    """Train in a process of its own, for a parent: read a pickled job from stdin, write the pickled result to stdout.
 
     Unpickling runs code, so only the process that made the job may start this one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this process
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     result: Trained | RarelyError
     try:
         result = train(pickle.load(sys.stdin.buffer))
@@ -250,6 +252,13 @@ def train_process() -> None:
         result = error
     pickle.dump(result, sys.stdout.buffer, protocol=5)
     sys.stdout.buffer.flush()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent was killed: nobody would take its result."""
+    while os.name != "posix" or os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 # --- leases

@@ -286,6 +286,19 @@ class Tables:
         )
         return [int(read_body(body)["round"]) for (body,) in self._rows(sql, first, last)]
 
+    def earned(self, first: int, last: int) -> list[tuple[int, int, float, float]]:
+        """Return version, number, sum and sum of squares of the rewards accepted after `first` up to `last`."""
+        version, reward = (
+            "CAST(json(d.body) ->> 'version' AS BIGINT)",
+            "CAST(json(r.body) ->> 'reward' AS DOUBLE PRECISION)",
+        )
+        sql = (
+            f"SELECT {version}, count(*), sum({reward}), sum({reward} * {reward}) FROM rarely_events r JOIN "
+            "rarely_events d ON d.study = r.study AND d.ref = r.ref AND d.kind = 'decide' WHERE r.study = ? "
+            "AND r.kind <> 'decide' AND r.kind = 'reward' AND r.seq > ? AND r.seq <= ? GROUP BY 1"
+        )
+        return [(int(number), int(n), float(s), float(q)) for number, n, s, q in self._rows(sql, first, last)]
+
     # --- snapshots and versions
 
     def add_snapshot(self, seq: int, sha256: str, policy: bytes) -> None:
