@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 from rarely import InvalidInput
 from rarely._cli import app
-from rarely.planning import plan_trial
+from rarely.planning import many_trials, plan_trial
 from rarely.planning.report import draw_trial
 from rarely.planning.trial import draw_rewards, make_policy, simulate_trial
-from rarely.study import Stage
+from rarely.study import AnalysisPlan, RewardRule, Stage, Study
+from rarely.study.looks import looks_of
 
 
 def test_more_patients_have_more_power_and_narrower_intervals():
@@ -39,8 +40,57 @@ def test_the_same_seed_gives_the_same_plan_and_progress_is_told():
     told, asked = [], {"noise": 1.0, "patients": [40], "looks": [2], "runs": 4}
     plans = [plan_trial([1.0, 2.0], **asked, seed=9, progress=lambda *at: told.append(at)) for _ in range(2)]
     assert plans[0] == plans[1]
-    assert told[:5] == [("trials", done, 4) for done in range(5)]
+    assert told[:2] == [("trials", 0, 4), ("trials", 4, 4)]
     assert plan_trial([1.0, 2.0], **asked, seed=10) != plans[0]
+
+
+def test_without_an_effect_the_trials_tell_how_often_something_untrue_is_shown():
+    """Of 300 trials of four equal arms, outcomes late and lost, 5 % may err; hardly ever 9 %."""
+    trouble = {"late": 20, "lost": 0.1, "drift": 0.1, "looks": [3], "patients": [200], "runs": 300}
+    point = plan_trial([0.3] * 4, **trouble).points[0]
+    assert point.error <= 0.09
+    assert point.coverage >= 0.91
+    assert np.isnan(point.power)
+    assert "No arm is better" in str(plan_trial([0.3] * 4, **trouble | {"runs": 20}))
+    assert plan_trial([0.3] * 4, **trouble | {"comparisons": "each"}).points[0].error > point.error
+
+
+def test_other_rules_are_compared_in_the_same_table():
+    rules = ["LinTS", "equal", "thall-wathen", "square-root"]
+    made = plan_trial([0.2, 0.5, 0.2], patients=[150], looks=[2], runs=60, policy=rules)
+    points = {point.policy: point for point in made.points}
+    assert points["LinTS"].best > points["thall-wathen"].best > points["equal"].best == pytest.approx(1 / 3, abs=0.02)
+    assert points["square-root"].best > points["equal"].best
+    assert points["LinTS"].inferior < points["equal"].inferior
+    assert all(abs(point.median_bias) < 0.1 for point in made.points)
+    assert {row[0] for row in made.grid().body} == set(rules)
+
+
+@pytest.mark.parametrize("noise", [None, 0.7])
+def test_trials_side_by_side_are_those_played_alone_and_those_of_a_study(noise):
+    plan, seeds = AnalysisPlan(120, 3, comparisons="each"), range(5)
+    rewards = np.stack([draw_rewards((0.3, 0.6), noise, 120, seed) for seed in seeds])
+    trials = many_trials.play("LinTS", rewards, 40, 0.1, [40, 80], seeds)
+    stages = [Stage("alike", 40, burn_in=True), Stage("main", least=0.1)]
+    cuts = many_trials.cuts_of(trials, plan)
+    for run, seed in enumerate(seeds):
+        contexts = np.broadcast_to(np.eye(2), (120, 2, 2))
+        alone = simulate_trial(make_policy("LinTS", 2, [40, 80], seed), contexts, rewards[run], stages, [40, 80])
+        assert (alone.arms == trials.arms[run]).all()
+        rule = RewardRule() if noise else RewardRule(least=0.0, most=1.0)
+        settings = {"arms": ["a", "b"], "control": "a", "rewards": rule, "stages": stages, "plan": plan}
+        study = Study.create(
+            "memory://side", f"{noise} {seed}", policy=make_policy("LinTS", 2, [40, 80], seed), **settings
+        )
+        for first in (0, 40, 80):
+            asked = study.ask_many([(np.eye(2), f"{i}") for i in range(first, first + 40)])
+            study.tell_many([(answer.id, rewards[run, int(answer.id), answer.index]) for answer in asked])
+            assert [answer.index for answer in asked] == trials.arms[run, first : first + 40].tolist()
+            if study.due:
+                study.update()
+        looks = looks_of(cuts[run][0], plan, 0.05, (-1.0, 1.0) if noise is None else (-np.inf, np.inf))
+        for look, other in zip(study.analysis().contrasts[0].looks, looks, strict=True):
+            assert look[1:6] == pytest.approx(other[1:6], rel=1e-9)
 
 
 def test_a_wish_that_is_not_reached_is_said():
@@ -75,7 +125,12 @@ def test_a_simulated_trial_follows_its_stages(kind):
     [
         ([0.5], {}, "two or more"),
         (None, {}, "two or more"),
-        ([0.5, 0.4], {}, "above it"),
+        ([0.5, 0.4], {"patients": None}, "patients must be given"),
+        ([0.3, 0.5], {"lost": 1.0}, "lost must be"),
+        ([0.3, 0.5], {"late": -1}, "late"),
+        ([0.3, 0.9], {"drift": 0.2}, "after a drift"),
+        ([0.3, 0.5], {"late": 5, "policy": "LinUCB"}, "are simulated of LinTS"),
+        ([0.3, 0.5], {"comparisons": "dunnett"}, "comparisons"),
         ([0.5, 1.5], {}, "give noise"),
         ([0.3, 0.5], {"power": None}, "must be wanted"),
         ([0.3, 0.5], {"power": 1.0}, "between 0 and 1"),

@@ -3,7 +3,7 @@
 from rarely._core import errors, native
 from rarely._core.choice.confidence_radius import FUNCTION
 from rarely._core.choice.gaussian_argmax import distribution
-from rarely._core.choice.rules import GRID, ROUNDED, TIE, summing_to_one
+from rarely._core.choice.rules import GRID, ROUNDED, TIE, sample_arms, summing_to_one
 from rarely._core.covariance.cholesky import EPSILON, GrowingCholesky, announce_rounding, cholesky, ridge_solution
 from rarely._core.covariance.protocol import Candidates, Proposal
 from rarely._core.growable_array import GrowableArray, all_finite
@@ -50,5 +50,6 @@ __all__ = [
     "VersionFunction", "Views", "Weights", "all_finite", "announce_rounding", "archive", "cache_folder", "cholesky",
     "content_at", "distribution", "errors", "facts_table", "follow", "forwarded", "lock", "native", "new_values",
     "path_of", "plain", "put_back", "read_contexts", "read_rounds", "refusal", "replacing", "restore", "ridge_solution",
-    "rule_of", "set_life", "set_rule", "split_mix", "state_of", "summing_to_one", "t_quantile", "write_file",
+    "rule_of", "sample_arms", "set_life", "set_rule", "split_mix", "state_of", "summing_to_one", "t_quantile",
+    "write_file",
 ]  # fmt: skip

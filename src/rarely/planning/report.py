@@ -81,12 +81,12 @@ def draw_trial(plan: TrialPlan) -> Figure:
     """Draw power and width over patients, a line for each number of looks."""
     figure = Figure(figsize=(5.4, 4.4))
     above, below = figure.subplots(2, 1, sharex=True)
-    for looks in dict.fromkeys(point.looks for point in plan.points):
-        points = [point for point in plan.points if point.looks == looks]
+    for rule, looks in dict.fromkeys((point.policy, point.looks) for point in plan.points):
+        points = [point for point in plan.points if (point.policy, point.looks) == (rule, looks)]
         at, power = [point.patients for point in points], [point.power for point in points]
         # An interval that ends at 1 may end a rounding error below the power.
         bars = [[max(p.power - p.low, 0.0) for p in points], [max(p.high - p.power, 0.0) for p in points]]
-        line, *_ = above.errorbar(at, power, bars, marker="o", ms=4, lw=1, label=f"{looks} looks")
+        line, *_ = above.errorbar(at, power, bars, marker="o", ms=4, lw=1, label=f"{rule}, {looks} looks")
         below.plot(at, [point.width for point in points], marker="o", ms=4, lw=1)
         above.plot(at, [p.anytime for p in points], ls=":", lw=1, color=line.get_color())
     for axes, wanted in ((above, plan.power), (below, plan.width)):

@@ -7,31 +7,41 @@ Each simulated trial is decided by the policy under the limits of its stages, up
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import pairwise, product
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from rarely import AtRounds, BatchNeuralUCB, InvalidInput, LinTS, LinUCB, Policy, Training
-from rarely.extend import Array, Progress, read_progress
+from rarely.extend import Array, IntArray, Progress, read_progress
 from rarely.extend.checks import as_number, check_choice, check_not_negative, check_whole, shown
 from rarely.extend.provisional import rule_of, set_rule
 from rarely.offpolicy.intervals import Span, check_level, deviations, score
 from rarely.pages.grid import Grid
+from rarely.planning import many_trials
+from rarely.planning.many_trials import Rule
 from rarely.runs.sealed_json import plain_json
 from rarely.study import AnalysisPlan, Stage
-from rarely.study.boundaries import Spending
+from rarely.study.boundaries import Spending, boundaries, spent
 from rarely.study.effects import Outcomes, anytime, predict_rewards, scores_of
-from rarely.study.looks import planned_looks
+from rarely.study.looks import Cut, cuts_of, final_of, looks_of, share_of, shown_at
+from rarely.study.plan import Comparisons
 from rarely.study.trial import rule_of_stage, stage_at
 
-TrialPolicy = Literal["LinTS", "LinUCB", "default"]
+TrialPolicy = Literal["LinTS", "LinUCB", "default", "equal", "thall-wathen", "square-root"]
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Patients that are tried by default, in units of what two equal groups would need without looks."""
-HEAD = ["patients", "looks", "power", "95 % of it", "width", "stopped after", "best arm", "anytime power", "coverage"]
+HEAD = ["rule", "patients", "looks", "power", "95 % of it", "every effect", "false", "width", "stopped after"]
+HEAD += ["best arm", "on worse arms", "bias", "median-unbiased", "anytime power", "coverage"]
+PARTS = 250
+"""Trials that are played side by side."""
+JUDGED = 100
+"""Trials whose median-unbiased estimates are computed."""
 
 
 class TrialPoint(NamedTuple):
@@ -47,7 +57,7 @@ class TrialPoint(NamedTuple):
     patients: int
     looks: int
     power: float
-    """The share of trials in which a look found the best arm better than the control arm."""
+    """The share of trials in which a look found the best arm better than the control arm; NaN where none is."""
     low: float
     """Where a 95 % interval of the power begins, for the number of simulated trials."""
     high: float
@@ -61,7 +71,20 @@ class TrialPoint(NamedTuple):
     anytime: float
     """The power of the anytime interval, looked at as often."""
     coverage: float
-    """The share of trials in which all looks contained the true difference."""
+    """The share of trials in which all looks of all comparisons contained the true differences."""
+    policy: str = "LinTS"
+    every: float = math.nan
+    """The power to find every arm that is better than the control arm."""
+    error: float = math.nan
+    """The share of trials in which some look showed a difference that is none, or of the wrong sign."""
+    error_low: float = math.nan
+    error_high: float = math.nan
+    inferior: float = math.nan
+    """The mean number of patients with another arm than the best, until the trial ends with what it shows first."""
+    bias: float = math.nan
+    """The mean error of the best arm's estimate when the trial ends so."""
+    median_bias: float = math.nan
+    """The median error of its median-unbiased estimate, in the first trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +106,11 @@ class TrialPlan:
     burn_in: float
     spending: Spending
     level: float
-    policy: TrialPolicy
+    policy: tuple[TrialPolicy, ...]
+    comparisons: Comparisons
+    late: int
+    lost: float
+    drift: float
     runs: int
     seed: int
     points: tuple[TrialPoint, ...]
@@ -91,7 +118,7 @@ class TrialPlan:
     @property
     def enough(self) -> TrialPoint | None:
         """The fewest patients, and then the fewest looks, that surely reach what is wanted; None if none does."""
-        fit = [point for point in self.points if self.reaches(point)]
+        fit = [point for point in self.points if self.reaches(point) and point.policy == self.policy[0]]
         return min(fit, key=lambda point: (point.patients, point.looks), default=None)
 
     def reaches(self, point: TrialPoint) -> bool:
@@ -103,9 +130,12 @@ class TrialPlan:
         """Return the curve as a table."""
         rows = []
         for p in self.points:
-            row = [f"{p.patients}", f"{p.looks}", f"{p.power:.0%}", f"{p.low:.0%} to {p.high:.0%}", f"{p.width:.3f}"]
-            rows.append([*row, f"{p.stopped:.0f}", f"{p.best:.0%}", f"{p.anytime:.0%}", f"{p.coverage:.1%}"])
-        return Grid(HEAD, rows, 0)
+            row = [p.policy, f"{p.patients}", f"{p.looks}", _percent(p.power)]
+            row.append(f"{p.low:.0%} to {p.high:.0%}" if math.isfinite(p.low) else "–")
+            row += [_percent(p.every), f"{p.error:.1%}", f"{p.width:.3f}", f"{p.stopped:.0f}", f"{p.best:.0%}"]
+            row += [f"{p.inferior:.0f}", f"{p.bias:+.3f}", f"{p.median_bias:+.3f}", _percent(p.anytime)]
+            rows.append([*row, f"{p.coverage:.1%}"])
+        return Grid(HEAD, rows, 1)
 
     def advice(self) -> list[str]:
         """Return what to do, and what it rests on, in sentences; a line of code comes second if there is one."""
@@ -116,12 +146,22 @@ class TrialPlan:
         rests = (
             f"{self.runs} simulated trials per row, seeds {self.seed} to {self.seed + self.runs - 1}; mean rewards "
             f"{', '.join(f'{mean:g}' for mean in self.means)} (the first is the control arm), rewards {rewards}; "
-            f"{self.policy}, at least {self.least:g} for each arm after the first {self.burn_in:.0%}; {self.spending}, "
-            f"level {self.level:g}. Covariates, missing rewards and changes over time are not simulated."
+            f"at least {self.least:g} for each arm after the first {self.burn_in:.0%}; {self.spending}, level "
+            f"{self.level:g}, comparisons {self.comparisons}; rewards come {self.late} patients late, {self.lost:.0%} "
+            f"never, and their means move by {self.drift:g}. Covariates are not simulated."
         )
+        if max(self.means[1:]) <= self.means[0]:
+            worst = max(self.points, key=lambda point: point.error)
+            over, under = worst.error_low > 1 - self.level, worst.error_high <= 1 - self.level
+            says = "exceeded" if over else "surely held" if under else "held as far as so many trials tell"
+            return [
+                f"No arm is better than the control arm. Something untrue was shown in at most {worst.error:.1%} of "
+                f"the trials ({worst.error_low:.1%} to {worst.error_high:.1%}): the level is {says}.",
+                rests,
+            ]
         if point is None:
             return [f"None of these sizes surely reaches {text}: try more patients, or a higher limit.", rests]
-        plan = AnalysisPlan(point.patients, point.looks, self.spending, self.level)
+        plan = AnalysisPlan(point.patients, point.looks, self.spending, self.level, self.comparisons)
         stages = _stages(plan, self.burn_in, self.least)
         code = (
             f"schedule=AtRounds({_updates(plan, stages)}), stages=[Stage('burn-in', {stages[0].rounds}, burn_in=True), "
@@ -149,7 +189,11 @@ def plan_trial(
     level: float = 0.95,
     least: float = 0.1,
     burn_in: float = 0.2,
-    policy: TrialPolicy = "LinTS",
+    policy: TrialPolicy | Sequence[TrialPolicy] = "LinTS",
+    comparisons: Comparisons = "holm",
+    late: int = 0,
+    lost: float = 0.0,
+    drift: float = 0.0,
     runs: int = 200,
     seed: int = 0,
     progress: Progress = None,
@@ -159,7 +203,8 @@ def plan_trial(
     Parameters
     ----------
     means
-        Mean rewards of the arms, the control arm first: what you expect, or the smallest difference that matters.
+        Mean rewards of the arms, the control arm first: what you expect, or the smallest difference that matters. If no
+        arm is better, the trials tell how often something untrue is shown.
     power, width
         What is wanted: the probability that some look finds the best arm better than the control arm, and the mean
         width of the last look's interval. None for no wish.
@@ -167,12 +212,16 @@ def plan_trial(
         The standard deviation of normal rewards; None for rewards of 0 and 1.
     patients, looks
         The sizes to try, by default around what two equal groups need; numbers of looks, at which it is updated.
-    spending, level
+    spending, level, comparisons
         See `rarely.study.AnalysisPlan`.
     least, burn_in
         The allocation limit, and the share of patients that are assigned to all arms alike before.
     policy
-        "LinTS", "LinUCB" or "default", which is BatchNeuralUCB with a short training.
+        "LinTS", "LinUCB", "default", which is BatchNeuralUCB with a short training, or to compare with them "equal",
+        "thall-wathen" and "square-root"; or several of them, of which the first is planned for.
+    late, lost, drift
+        Trouble: after how many further patients a reward comes, the share that never comes, and by how much all means
+        move from the first patient to the last. Not for "LinUCB" and "default".
     runs, seed
         Simulated trials of each size, and the first seed.
     progress
@@ -185,33 +234,45 @@ def plan_trial(
     """
     progress = read_progress(progress, "a stage, the trials done and their total")
     values = _check(means, power, width, noise, least, burn_in, runs, seed)
-    check_choice("policy", policy, TrialPolicy)
+    policies: tuple[Any, ...] = (policy,) if isinstance(policy, str) else tuple(policy)
+    _check_trouble(policies, values, noise, late, lost, drift)
+    check_choice("comparisons", comparisons, Comparisons)
     check_level(level)
+    if patients is None and max(values[1:]) <= values[0]:
+        raise InvalidInput("where no arm is better than the control arm, patients must be given: patients=[600].")
     sizes = _sizes(values, noise, level, power) if patients is None else _counts("patients", patients, 2)
     counts = _counts("looks", looks, 1)
-    cases, points = list(product(sizes, counts)), []
-    for done, (size, count) in enumerate(cases):
-        plan = AnalysisPlan(size, int(count), spending, level)
-        stages, trials = _stages(plan, burn_in, least), []
-        updates = _updates(plan, stages)
-        for run in range(runs):
-            progress("trials", done * runs + run, len(cases) * runs)
-            rewards = draw_rewards(values, noise, size, seed + run)
-            contexts = np.broadcast_to(np.eye(len(values)), (size, len(values), len(values)))
-            made = make_policy(policy, len(values), updates, seed + run)
-            trials.append(_judged(simulate_trial(made, contexts, rewards, stages, updates), plan, values))
-        points.append(_point(np.array(trials), plan))
+    cases, points = list(product(policies, sizes, counts)), []
+    trouble = (int(late), float(lost), float(drift))
+    for done, (each, size, count) in enumerate(cases):
+        plan = AnalysisPlan(size, int(count), spending, level, comparisons)
+        trials = _Simulated(each, values, noise, plan, float(least), float(burn_in), *trouble)
+        rows: list[list[float]] = []
+        for first in range(0, runs, PARTS):
+            progress("trials", done * runs + first, len(cases) * runs)
+            rows += trials.rows(range(seed + first, seed + min(first + PARTS, runs)), judged=first < JUDGED)
+        points.append(_point(np.array(rows), plan, each))
     progress("trials", len(cases) * runs, len(cases) * runs)
-    chosen = (values, noise, power, width, float(least), float(burn_in), spending, level, policy, runs, seed)
-    return TrialPlan(*chosen, tuple(points))
+    chosen = (values, noise, power, width, float(least), float(burn_in), spending, level, policies, comparisons)
+    return TrialPlan(*chosen, *trouble, runs, seed, tuple(points))
+
+
+def _check_trouble(policies: Any, means: Any, noise: Any, late: Any, lost: Any, drift: Any) -> None:
+    for each in policies or [None]:
+        check_choice("policy", each, TrialPolicy)
+    check_whole("late", late, 0)
+    if not 0 <= as_number(lost) < 1 or not math.isfinite(as_number(drift)):
+        raise InvalidInput(f"lost must be a share from 0 to below 1, and drift a number; got {lost!r}, {drift!r}.")
+    if noise is None and not all(0 <= mean + drift <= 1 for mean in means):
+        raise InvalidInput(f"means of rewards 0 and 1 must lie between 0 and 1 after a drift, too; got {drift!r}.")
+    if (late or lost or drift) and not {*policies} <= {*get_args(Rule)}:
+        raise InvalidInput(f"late, lost and drift are simulated of {', '.join(get_args(Rule))}; got {policies!r}.")
 
 
 def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: Any, runs: Any, seed: Any) -> Any:
     values = tuple(float(as_number(mean)) for mean in means) if isinstance(means, Sequence | np.ndarray) else ()
-    if len(values) < 2 or not all(math.isfinite(mean) for mean in values) or max(values[1:]) <= values[0]:
-        raise InvalidInput(
-            f"means must be two or more numbers, the control arm's first and another above it; got {shown(means)}."
-        )
+    if len(values) < 2 or not all(math.isfinite(mean) for mean in values):
+        raise InvalidInput(f"means must be two or more numbers, the control arm's first; got {shown(means)}.")
     if noise is None and not all(0 <= mean <= 1 for mean in values):
         raise InvalidInput(f"means of rewards 0 and 1 lie between 0 and 1; give noise for others; got {shown(means)}.")
     if noise is not None:
@@ -264,12 +325,13 @@ def make_policy(kind: TrialPolicy, dim: int, updates: Sequence[int], seed: int, 
     return {"LinTS": LinTS, "LinUCB": LinUCB}[kind](dim=dim, schedule=schedule, seed=seed, **settings)
 
 
-def draw_rewards(means: Sequence[float], noise: float | None, patients: int, seed: int) -> Array:
-    """Return (n, K) rewards of all arms."""
+def draw_rewards(means: Sequence[float] | Array, noise: float | None, patients: int, seed: int) -> Array:
+    """Return (n, K) rewards of all arms, whose means may be those of each patient."""
     rng, levels = np.random.default_rng([seed, 4]), np.asarray(means)
+    shape = (patients, levels.shape[-1])
     if noise is None:
-        return (rng.random((patients, len(levels))) < levels).astype(float)
-    return np.asarray(levels + noise * rng.normal(size=(patients, len(levels))))
+        return (rng.random(shape) < levels).astype(float)
+    return np.asarray(levels + noise * rng.normal(size=shape))
 
 
 def simulate_trial(
@@ -294,22 +356,120 @@ def simulate_trial(
     return Outcomes(contexts, np.ones((n, count), np.bool_), arms, rewards[np.arange(n), arms], chances, within)
 
 
-def _judged(outcomes: Outcomes, plan: AnalysisPlan, means: Sequence[float]) -> list[float]:
-    """Return power, width, patients until the first look that excludes 0, best share, anytime power and coverage."""
-    best, n = int(np.argmax(means)), len(outcomes.arms)
-    scores, truth = scores_of(outcomes, predict_rewards(outcomes), best, 0), means[best] - means[0]
-    looks = planned_looks(scores, plan, n)
-    clear = [look.round for look in looks if look.low > 0]
-    always = [anytime(scores.until(look), plan.rounds, 1 - plan.level) for look in plan.at]
-    held = all(look.low <= truth <= look.high for look in looks)
-    width = looks[-1].high - looks[-1].low if looks else math.inf
-    share = float((outcomes.arms == best).mean())
-    return [bool(clear), width, min(clear, default=n), share, any(low > 0 for low, _ in always), held]
+@dataclass(frozen=True)
+class _Simulated:
+    """Trials of one size under one rule."""
+
+    policy: TrialPolicy
+    means: tuple[float, ...]
+    noise: float | None
+    plan: AnalysisPlan
+    least: float
+    burn_in: float
+    late: int
+    lost: float
+    drift: float
+
+    def rows(self, seeds: range, *, judged: bool) -> list[list[float]]:
+        """Play trials, and return what is said of each."""
+        plan, n = self.plan, self.plan.rounds
+        stages = _stages(plan, self.burn_in, self.least)
+        updates = _updates(plan, stages)
+        moved = np.asarray(self.means) + self.drift * (np.arange(n)[:, None] / max(n - 1, 1) if self.drift else 0.0)
+        rewards = np.stack([draw_rewards(moved, self.noise, n, seed) for seed in seeds])
+        if self.policy in get_args(Rule):
+            lost = np.stack([np.random.default_rng([seed, 5]).random(n) < self.lost for seed in seeds])
+            rule: Any = self.policy
+            trials = many_trials.play(
+                rule, rewards, stages[0].rounds or 0, self.least, updates, seeds, late=self.late, lost=lost
+            )
+            cuts, arms = many_trials.cuts_of(trials, plan), [*trials.arms]
+        else:
+            cuts, arms = [], []
+            contexts = np.broadcast_to(np.eye(len(self.means)), (n, len(self.means), len(self.means)))
+            for seed, drawn in zip(seeds, rewards, strict=True):
+                made = make_policy(self.policy, len(self.means), updates, seed)
+                outcomes = simulate_trial(made, contexts, drawn, stages, updates)
+                q = predict_rewards(outcomes)
+                found = [scores_of(outcomes, q, arm, 0) for arm in range(1, len(self.means))]
+                cuts.append([cuts_of(scores, plan, n) for scores in found])
+                arms.append(outcomes.arms)
+        return [
+            self._said(each, drawn, judged=judged and place < JUDGED)
+            for place, (each, drawn) in enumerate(zip(cuts, arms, strict=True))
+        ]
+
+    def _said(self, comparisons: list[list[Cut]], arms: IntArray, *, judged: bool) -> list[float]:
+        """Return what a trial showed, and when; see `_point` for the order."""
+        plan, means, truths = self.plan, self.means, [mean - self.means[0] for mean in self.means[1:]]
+        best, alpha = int(np.argmax(means[1:])), share_of(plan, len(truths))
+        shown = shown_at(comparisons, plan)
+        signs = [
+            0.0 if at is None else math.copysign(1, each[at].summary.estimate)
+            for each, at in zip(comparisons, shown, strict=True)
+        ]
+        right = [bool(sign) and sign * truth > 0 for sign, truth in zip(signs, truths, strict=True)]
+        wrong = any(sign and sign * truth <= 0 for sign, truth in zip(signs, truths, strict=True))
+        better = [place for place, truth in enumerate(truths) if truth > 0]
+        found = right[best] if better else math.nan
+        every = all(right[place] for place in better) if better else math.nan
+        first = min((at for at in shown if at is not None), default=len(plan.at) - 1)
+        stopped = plan.at[first]
+        inferior = float((np.asarray(means)[arms[:stopped]] < max(means)).sum())
+        seen, bias, median = comparisons[best][: first + 1], math.nan, math.nan
+        if seen[-1].summary.effective > 0:
+            bias = seen[-1].summary.estimate - truths[best]
+            said = final_of(looks_of(seen, plan, alpha), alpha) if judged else None
+            median = math.nan if said is None else said.median - truths[best]
+        held = all(holds(each, plan, alpha, truth) for each, truth in zip(comparisons, truths, strict=True))
+        low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
+        always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])
+        share = float((arms == int(np.argmax(means))).mean())
+        figures = [
+            found,
+            high - low,
+            stopped,
+            share,
+            always if better else math.nan,
+            held,
+            every,
+            wrong,
+            inferior,
+            bias,
+        ]
+        return [*map(float, figures), median]
 
 
-def _point(trials: Array, plan: AnalysisPlan) -> TrialPoint:
-    power, width, stopped, best, always, held = trials.mean(axis=0).tolist()
-    runs, all_of_it = len(trials), (0.0, 1.0)
-    # Wilson's interval of a proportion.
-    ends = score(power, math.sqrt(power * (1 - power) / runs), deviations(0.95), Span(*all_of_it, runs), 1.0, all_of_it)
-    return TrialPoint(plan.rounds, len(plan.at), power, *ends, width, stopped, best, always, held)
+def holds(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, truth: float) -> bool:
+    """Return whether all looks of a comparison contain the truth."""
+    least = deviations(1 - alpha)  # no boundary is lower
+    if all(low <= truth <= high for low, high in (cut.summary.interval(least) for cut in cuts)):
+        return True
+    return all(look.low <= truth <= look.high for look in looks_of(cuts, plan, alpha))
+
+
+@lru_cache
+def _last_boundary(plan: AnalysisPlan, alpha: float) -> float:
+    shares = [at / plan.rounds for at in plan.at]
+    return boundaries([spent(plan.spending, share, alpha) for share in shares], shares)[-1]
+
+
+def _point(trials: Array, plan: AnalysisPlan, policy: str) -> TrialPoint:
+    """Return what trials had in common; where nothing could be said of one, of the others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a mean of nothing
+        power, width, stopped, best, always, held, every, wrong, inferior, bias, _ = np.nanmean(trials, axis=0).tolist()
+        median = float(np.nanmedian(trials[:, -1]))
+    ends = _wilson(power, len(trials)) if math.isfinite(power) else (math.nan, math.nan)
+    counted = (plan.rounds, len(plan.at), power, *ends, width, stopped, best, always, held, policy)
+    return TrialPoint(*counted, every, wrong, *_wilson(wrong, len(trials)), inferior, bias, median)
+
+
+def _wilson(share: float, runs: int) -> tuple[float, float]:
+    """Return Wilson's interval of a proportion."""
+    whole = (0.0, 1.0)
+    return score(share, math.sqrt(share * (1 - share) / runs), deviations(0.95), Span(*whole, runs), 1.0, whole)
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}" if math.isfinite(value) else "–"

@@ -83,9 +83,17 @@ class Passage(NamedTuple):
     def reached(self, step: float, root: float, error: float, drift: float = 0.0, most: float = 0.0) -> float:
         """Return the Z below which S falls with probability `error` at the end of a step, where √v is `root`."""
         low, high = -FURTHEST, min(most, FURTHEST)
-        while high - low > PRECISION:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.below(step, middle * root, drift) < error else (low, middle)
+        masses, deviation = self.tilted(drift), math.sqrt(step)
+        z = (low + high) / 2 if error <= 0 else min(_normal.inv_cdf(min(error, 0.5)), high)
+        while high - low > PRECISION:  # Newton's steps, and halving where they lead out
+            ends = (z * root - self.places - drift * step) / deviation
+            over = float(masses @ distribution(ends)) - error
+            slope = float(masses @ np.exp(-np.square(ends) / 2)) * root / (deviation * math.sqrt(2 * math.pi))
+            low, high = (z, high) if over < 0 else (low, z)
+            after = z - over / slope if slope > 0 else low
+            if abs(after - z) < PRECISION / 2 and low <= after <= high:
+                return after
+            z = after if low < after < high else (low + high) / 2
         return low
 
     def carried(self, step: float, low: float, high: float, following: float) -> Passage:
