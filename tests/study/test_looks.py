@@ -178,7 +178,25 @@ def test_outcomes_that_overrun_are_in_the_final_look():
     assert ended.final.p < 0.05
     assert ended.final.low < ended.final.median < ended.final.high
     assert ended.final == final_of([ended.looks[0], ended.looks[2]], 0.025)
+    # The final look replaces the one that stopped the trial, and has the error of that stage.
+    assert ended.looks[2].fraction == 0.5
+    assert ended.looks[2].boundary == pytest.approx(ended.looks[1].boundary, abs=0.2)
+    assert ended.looks[2].excludes_zero
     assert "came after enrolment was closed" in " ".join(study.analysis().notes)
+
+
+def test_a_stop_that_no_boundary_explains_gets_no_more_error_and_is_said():
+    """Whoever could stop when it suits, and spend what is left there, would err more often than planned."""
+    study = trial()
+    enrol(study, 0, 100, truth=dict.fromkeys(WEAK, 0.3))
+    study.look(**ANN)
+    enrol(study, 100, 60, truth=dict.fromkeys(WEAK, 0.3))
+    study.close_enrolment(**BOTH)
+    ended = study.look(**ANN)
+    assert ended.contrasts[0].looks[-1].fraction == 0.4
+    assert "no boundary was crossed" in " ".join(ended.deviations)
+    with pytest.raises(InvalidStudy, match="the last look was taken"):
+        study.look(**ANN)
 
 
 # --- several comparisons

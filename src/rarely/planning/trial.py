@@ -36,8 +36,8 @@ from rarely.study.trial import rule_of_stage, stage_at
 TrialPolicy = Literal["LinTS", "LinUCB", "default", "equal", "thall-wathen", "square-root"]
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Patients that are tried by default, in units of what two equal groups would need without looks."""
-HEAD = ["rule", "patients", "looks", "power", "95 % of it", "every effect", "false", "width", "stopped after"]
-HEAD += ["best arm", "on worse arms", "bias", "median-unbiased", "anytime power", "coverage"]
+HEAD = ["rule", "patients", "looks", "power", "95 % of it", "all", "false", "width", "stops at", "best arm"]
+HEAD += ["worse arms", "bias", "median bias", "anytime", "coverage"]
 PARTS = 250
 """Trials that are played side by side."""
 JUDGED = 100

@@ -27,16 +27,18 @@ def take_look(session: Session, signed: dict[str, str]) -> Analysis:
         position = session.position
     taken = [event for event in session.specials() if event.kind == "look"]
     number = _next_number(plan, taken[-1].content if taken else None, position.rounds, enrolling=position.enrolling)
-    final = number >= len(plan.at) or not position.enrolling
-    rewards = analyse(session, as_of=last).rewards if not final else plan.rounds
-    made, cuts = examine(session, last, taking=min(rewards / plan.rounds, 1.0))
+    whole = number >= len(plan.at) and position.rounds >= plan.rounds
+    # All error is left to the look after all planned patients: a stop before must not choose where it is spent.
+    fraction = 1.0 if whole else min(analyse(session, as_of=last).rewards / plan.rounds, 1.0)
+    made, cuts = examine(session, last, taking=fraction)
     rows = {}
     for effect in (*made.means, *made.contrasts):
         look, known = effect.looks[-1], [cut.summary.information for cut in cuts[effect.name]]
         row = {name: getattr(look, name) for name in ("estimate", "low", "high", "boundary")}
         row |= {"summary": list(cuts[effect.name][-1].summary), "fell": len(known) > 1 and known[-1] < known[-2]}
         rows[effect.name] = row | ({} if effect.outlook is None else {"outlook": effect.outlook})
-    body: dict[str, Any] = {"number": number, "round": made.decisions, "fraction": made.contrasts[0].looks[-1].fraction}
+    body: dict[str, Any] = {"number": number, "round": made.decisions, "fraction": fraction}
+    body |= {"final": whole or not position.enrolling}
     body |= {"cut": last, "rewards": made.rewards, "plan": plan.hash, "effects": rows, "advice": advice_of(made)}
     with session.writing() as tables:
         if [event.seq for event in tables.specials() if event.kind == "look"] != [event.seq for event in taken]:
@@ -48,7 +50,7 @@ def take_look(session: Session, signed: dict[str, str]) -> Analysis:
 def _next_number(plan: AnalysisPlan, last: dict[str, Any] | None, decisions: int, *, enrolling: bool) -> int:
     """Return the number of the look that is due, or refuse one out of order."""
     before = 0 if last is None else int(last["number"])
-    if last is not None and last["fraction"] >= 1:
+    if last is not None and last["final"]:
         raise InvalidStudy("the last look was taken; outcomes that came later are shown beside it in the analysis.")
     due = sum(at <= decisions for at in plan.at)
     if enrolling and due <= before:

@@ -42,6 +42,7 @@ from rarely.study.looks import (
     outlook_of,
     share_of,
     shown_at,
+    with_overrun,
 )
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Session
@@ -268,7 +269,8 @@ def examine(
         ended=trial.ended,
     )
     made = replace(made, notes=(*_notes(made, settings, names), *_overrun(session, events, last)))
-    return replace(made, deviations=(*made.deviations, *_overridden(session, last))), cuts
+    said = (*made.deviations, *_stopped_without_reason(made), *_overridden(session, last))
+    return replace(made, deviations=said), cuts
 
 
 def seq_of(session: Session, as_of: Any) -> int:
@@ -325,7 +327,7 @@ class _Trial:
         shut = [event.content["arm"] for event in events if event.kind == "close"]
         self._closed, self.time = {arm for arm in shut if arm is not None}, events[-1].time
         final = looks[-1].fraction >= 1 if looks else len(outcomes.arms) >= plan.rounds
-        self.ended = final or None in shut
+        self.ended, self._closing = final or None in shut, with_overrun if None in shut else looks_of
 
     def effects(self) -> tuple[list[Effect], dict[str, list[Cut]], list[StageEffect]]:
         """Return all effects, the cuts of each, and those of stages and subgroups."""
@@ -371,7 +373,8 @@ class _Trial:
         summary, arms = scores.until(count), [arm for arm in target if arm is not None]
         span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
         within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
-        looks = self._as_taken(self._name(target), looks_of(cuts, self._plan, alpha, within), scores, within)
+        found = self._closing(cuts, self._plan, alpha, within)
+        looks = self._as_taken(self._name(target), found, scores, within)
         exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
         if limit > 0 and math.isfinite(span):
             low, high = statistics.exact_interval(scores.values - shift, span, limit, error)
@@ -635,6 +638,16 @@ def _deviation(event: Event, planned: Sequence[int] | None) -> str:
     }.get(event.kind, "")
     by, why = f" by {event.actor}" if event.actor else "", f" ({event.reason})" if event.reason else ""
     return f"Event {event.seq}{by}: {what}{why}." if what else ""
+
+
+def _stopped_without_reason(made: Analysis) -> Iterator[str]:
+    """Say if enrolment was closed although no boundary was crossed, of efficacy or of futility."""
+    compared = [effect for effect in made.contrasts if effect.registered and effect.looks]
+    if made.ended and made.decisions < made.plan.rounds and not any(effect.shown is not None for effect in compared):
+        yield (
+            "Enrolment was closed before the last planned look, and no boundary was crossed: p-values and intervals in "
+            "the order of stages hold if the reason was not in the outcomes."
+        )
 
 
 def _overrun(session: Session, events: Sequence[Event], last: int) -> Iterator[str]:

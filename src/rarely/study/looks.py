@@ -116,6 +116,19 @@ def looks_of(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Rang
     return [_look(each, c, within) for each, c in zip(cuts, bounds, strict=True)]
 
 
+def with_overrun(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Range = EVERYTHING) -> list[Look]:
+    """Return looks whose last one was taken after the end of enrolment: it replaces the one that showed a difference.
+
+    What came after the decision to stop is overrunning, for which no error was kept: the look has that of the stages
+    since the last one that showed nothing (Whitehead, 1992).
+    """
+    looks = looks_of(cuts, plan, alpha, within)
+    stop = next((place for place, look in enumerate(looks) if look.excludes_zero), len(looks))
+    return (
+        looks if stop + 1 >= len(looks) else [*looks[:-1], looks_of([*cuts[:stop], cuts[-1]], plan, alpha, within)[-1]]
+    )
+
+
 def planned_looks(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Look]:
     """Return the intervals of the looks that have come, of one comparison with the whole error of the plan."""
     return looks_of(cuts_of(scores, plan, decisions), plan, 1 - plan.level)

@@ -144,7 +144,7 @@ def _answer(effect: Effect, analysis: Analysis) -> str:
     said = f"{_number(estimate)} ({100 * level:.4g} % interval {_range(low, high)}), {when}."
     if not difference:
         return f"No difference between {effect.arm} and {effect.against} is shown: {said}"
-    if effect.shown is not None and effect.shown < len(effect.looks) - 1:
+    if effect.shown is not None and effect.looks[effect.shown].round < effect.looks[-1].round:
         said += f" First shown at the look after decision {effect.looks[effect.shown].round}."
     return f"{effect.arm} is {'better' if estimate > 0 else 'worse'} than {effect.against}: {said}"
 
