@@ -94,8 +94,8 @@ def test_the_tutorial_on_two_frames_shows_what_it_prints(tmp_path, monkeypatch):
 def test_the_tutorial_on_a_trial_shows_what_it_prints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = [block for section in sections(ROOT / "docs" / "tutorials" / "trial.md") for block in section.blocks]
-    assert len(blocks) == 4
-    assert run(blocks)["analysis"].contrasts[1].excludes(0.0)
+    assert len(blocks) == 5
+    assert run(blocks)["analysis"].contrasts[2].excludes(0.0)
     assert "call − letter" in (tmp_path / "analysis.html").read_text(encoding="utf-8")
 
 
