@@ -248,6 +248,45 @@ class Remote:
         self._write_memory(inverse, 8 * order * order)
         self._answer((inverse, 8 * order * order))
 
+    def rarely_step(self, task):
+        n, arms, d, p = task.rounds, task.arms, task.dim, task.parameters
+        there = sum(ctypes.string_at(task.present, n * arms)) if task.present else n * arms
+        flags = [int(bool(place)) for place in (task.present, task.uniforms, task.shares, task.center, task.scoring)]
+        self._write(8, n, arms, d, p, task.rule, task.disjoint, *flags, there)
+        reals = (task.epsilon, task.per_deviation, task.ridge, task.reward_spread, task.log_det)
+        self._process.stdin.write(struct.pack("<5d", *reals))
+        optional = ((task.present, n * arms), (task.uniforms, 8 * n), (task.shares, 8 * n))
+        scale = ((task.center, 8 * d), (task.spread if task.center else None, 8 * d))
+        model = ((task.theta, 8 * p), (task.factor, 1024 * p), (task.matrix, 8 * p * p), (task.scoring, 1024 * p))
+        tables = (task.normal, 8 * (2 * 9217 + 32))
+        for place, size in (
+            (task.rows, 8 * there * d),
+            *optional,
+            *scale,
+            *model,
+            (task.picked, 8 * n),
+            tables,
+            (task.sums, 32),
+        ):
+            if place:
+                self._write_memory(place, size)
+        status = self._answer()
+        task.log_det, task.disjoint = struct.unpack("<dq", self._read(16))
+        out = [(task.scores, 24 * n * arms), (task.known, 24 * n), (task.chosen, 8 * n * d), (task.log_dets, 8 * n)]
+        out += [(task.sums, 32), (task.picked, 8 * n), (task.held_out, n)]
+        for place, size in (*out, (task.next_factor, 1024 * p), (task.next_matrix, 8 * p * p)):
+            read = self._read(size)
+            if size:
+                ctypes.memmove(place, read, size)
+        return status
+
+    def rarely_highest(self, count, means, deviations, tolerance, lowest, tables, out):
+        self._write(9, count, int(lowest))
+        self._process.stdin.write(struct.pack("<d", tolerance))
+        for place, size in ((means, 8 * count), (deviations, 8 * count), (tables, 8 * (2 * 9217 + 32))):
+            self._write_memory(place, size)
+        return self._answer((out, 8 * count))
+
     def rarely_form(self):
         self._write(6)
         self._answer()

@@ -118,6 +118,46 @@ static void solve(void) {
     output(t.solution, t.rows * lanes * sizeof(double));
 }
 
+static const double *tables(void) { return input((2 * (2 * 9 * 512 + 1) + 32) * sizeof(double)); }
+
+static void step(void) {
+    struct rarely_step_task t = {0};
+    t.rounds = whole(), t.arms = whole(), t.dim = whole(), t.parameters = whole(), t.rule = whole(), t.disjoint = whole();
+    const int masked = (int)whole(), draws = (int)whole(), mixed = (int)whole(), moved = (int)whole(), frozen = (int)whole();
+    const size_t given = whole(), n = t.rounds, p = t.parameters, panel = p * PANEL * sizeof(double);
+    t.epsilon = real(), t.per_deviation = real(), t.ridge = real(), t.reward_spread = real(), t.log_det = real();
+    t.rows = input(given * t.dim * sizeof(double));
+    t.present = masked ? input(n * t.arms) : NULL;
+    t.uniforms = draws ? input(n * sizeof(double)) : NULL;
+    t.shares = mixed ? input(n * sizeof(double)) : NULL;
+    t.center = moved ? input(t.dim * sizeof(double)) : NULL;
+    t.spread = moved ? input(t.dim * sizeof(double)) : NULL;
+    t.theta = input(p * sizeof(double)), t.factor = input(panel), t.matrix = input(p * p * sizeof(double));
+    t.scoring = frozen ? input(panel) : NULL;
+    t.picked = input(n * sizeof *t.picked);
+    t.normal = tables(), t.sums = input(4 * sizeof(double));
+    t.next_factor = take(panel), t.next_matrix = take(p * p * sizeof(double));
+    t.scores = take(3 * n * t.arms * sizeof(double)), t.known = take(3 * n * sizeof(double));
+    t.chosen = take(n * t.dim * sizeof(double)), t.log_dets = take(n * sizeof(double));
+    t.held_out = take(n);
+    memset(t.held_out, 0, n);
+    answer(rarely_step(&t));
+    output(&t.log_det, sizeof t.log_det), output(&t.disjoint, sizeof t.disjoint);
+    output(t.scores, 3 * n * t.arms * sizeof(double)), output(t.known, 3 * n * sizeof(double));
+    output(t.chosen, n * t.dim * sizeof(double)), output(t.log_dets, n * sizeof(double));
+    output(t.sums, 4 * sizeof(double)), output(t.picked, n * sizeof *t.picked), output(t.held_out, n);
+    output(t.next_factor, panel), output(t.next_matrix, p * p * sizeof(double));
+}
+
+static void highest(void) {
+    const size_t count = whole(), bytes = count * sizeof(double);
+    const int lowest = (int)whole();
+    const double tolerance = real(), *means = input(bytes), *deviations = input(bytes), *normal = tables();
+    double *out = take(bytes);
+    answer(rarely_highest(count, means, deviations, tolerance, lowest, normal, out));
+    output(out, bytes);
+}
+
 static void factor(void) {
     const size_t order = whole(), bytes = order * order * sizeof(double);
     double *matrix = input(bytes);
@@ -160,6 +200,8 @@ int main(void) {
         case 5: invert(); break;
         case 6: form(); break;
         case 7: use_form(); break;
+        case 8: step(); break;
+        case 9: highest(); break;
         default: return 1;
         }
         fflush(stdout);

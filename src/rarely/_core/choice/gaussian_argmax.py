@@ -52,6 +52,12 @@ _LAST, _GONE = round(2 * TAIL / STEP), round((TAIL + 39) / STEP)
 _VALUES = np.array([0.5 * math.erfc((TAIL - i * STEP) / math.sqrt(2)) for i in range(_LAST + 1)])
 
 
+def tables() -> Array:
+    """Return what `native/gaussian.c` looks up: N and its density at the tabulated places, nodes and weights."""
+    z = np.arange(_LAST + 1) * STEP - TAIL
+    return np.concatenate((_VALUES, np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi), NODES, WEIGHTS))
+
+
 def distribution(z: Array) -> Array:
     """Return N(z), the standard normal distribution function, to 1e-15.
 

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -146,9 +146,12 @@ class ChoiceRule(ABC):
     """
 
     __slots__ = ()
+    compiled: ClassVar[str] = ""
+    """Its name in `native/steps.c`; "" for a rule of one's own, also for one derived from a rule with a name."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls.compiled = vars(cls).get("compiled", "")
         RULES.add(cls)
 
     @property
@@ -184,6 +187,7 @@ class UpperConfidence(ChoiceRule):
     """The arm with the highest mean + bonus; a tie goes to the lowest arm, or is drawn if `draws`."""
 
     draws: bool = False
+    compiled: ClassVar[str] = "upper"
 
     def probabilities(self, scores: ArmScores) -> Array:
         best = argmax_mask(scores.means + scores.bonuses, scores.tolerance)
@@ -205,6 +209,7 @@ class Thompson(ChoiceRule):
 
     lowest: bool = True
     draws: bool = True
+    compiled: ClassVar[str] = "thompson"
 
     def probabilities(self, scores: ArmScores) -> Array:
         means, bonuses = scores.means, scores.bonuses
@@ -218,6 +223,7 @@ class UniformChoice(ChoiceRule):
     """Every available arm equally often, whatever the scores."""
 
     draws: bool = True
+    compiled: ClassVar[str] = "uniform"
 
     def probabilities(self, scores: ArmScores) -> Array:
         return uniform_over(~np.isnan(scores.means))
@@ -251,7 +257,7 @@ class Mixture:
 
 
 @lru_cache(maxsize=1024)
-def _share(epsilon: float, arms: int) -> float:
+def lot_share(epsilon: float, arms: int) -> float:
     """Return ε/K as a multiple of 2⁻⁵³: the next above, or the one below if 1 − ε leaves no room for K of those."""
     exact = Fraction(epsilon) / arms * int(GRID)
     return (math.ceil(exact) if (1 - epsilon) * GRID >= arms**2 else math.floor(exact)) / GRID
@@ -277,7 +283,7 @@ class MixedRule(ChoiceRule):
         return summing_to_one(least + (1 - self.mixture.epsilon) * self.rule.probabilities(scores), least)
 
     def exploration_share(self, present: BoolArray) -> Array:
-        shares = [_share(float(self.mixture.epsilon), arms) for arms in present.sum(axis=1).tolist()]
+        shares = [lot_share(float(self.mixture.epsilon), arms) for arms in present.sum(axis=1).tolist()]
         return np.where(present, np.array(shares)[:, None], 0.0)
 
 

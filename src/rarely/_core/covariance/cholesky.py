@@ -193,6 +193,19 @@ class GrowingCholesky:
         factor.append(lower)
         return factor, float(2 * np.add.reduce(np.log(lower.diagonal())))
 
+    @classmethod
+    def from_inverse(cls, inverse: Array) -> GrowingCholesky:
+        """Return the factor of one panel whose inverse, (n, PANEL) with n ≤ PANEL, this is."""
+        factor = cls()
+        factor._panels = linalg.Panels((inverse[:, :0],), (inverse,))
+        factor._size, factor._tail = len(inverse), Tail(len(inverse))
+        return factor
+
+    @property
+    def inverse(self) -> Array:
+        """The inverse of a factor of one panel, (n, PANEL)."""
+        return self._panels.inverse[0][: self._size]
+
     def __len__(self) -> int:
         return self._size
 

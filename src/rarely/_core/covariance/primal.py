@@ -179,6 +179,16 @@ class Primal(Covariance):
         if len(self._pending) + count > self.parameters:
             self._absorb()
 
+    def factors_in_use(self) -> tuple[GrowingCholesky, GrowingCholesky, Array]:
+        """Return the factors of the running Z and of the frozen one, and the running Z, no round pending."""
+        self._absorb()
+        return self._running, self._frozen, self._matrix
+
+    def advance(self, inverse: Array, matrix: Array, rounds: int, log_det: float) -> None:
+        """Become what the running Z is some rounds later, by the inverse of its factor, at most 128 rows."""
+        self._running, self._matrix = GrowingCholesky.from_inverse(inverse), matrix
+        self.rounds, self.log_det = self.rounds + rounds, log_det
+
     def _append_accepted(self) -> None:
         if not self._accepted:
             return
@@ -245,6 +255,8 @@ class Primal(Covariance):
 
     def _absorb(self, more: Array | None = None) -> None:
         """Make the pending rounds, and those of `more`, part of Z."""
+        if more is None and not self._accepted and not len(self._pending):
+            return
         features = self._features()
         features = features if more is None else np.concatenate((features, more))
         if not len(features):

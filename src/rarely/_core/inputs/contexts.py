@@ -139,7 +139,7 @@ class RoundContexts:
         """Return the next rounds after the first `done`: `most()` of them, at least one."""
         count = len(self.present)
         end = count if count - done == 1 else min(count, done + max(1, most()))
-        part = Part(self._rows(done, end), self.present[done:end], self.complete)
+        part = Part(self.rows(done, end), self.present[done:end], self.complete)
         part.check(done, missing=self.missing)
         return part
 
@@ -151,7 +151,13 @@ class RoundContexts:
             yield part
             done += len(part)
 
-    def _rows(self, done: int, end: int) -> Array:
+    @property
+    def whole(self) -> bool:
+        """Whether an array came with every arm of every round in it."""
+        return self.complete and not isinstance(self.given, list) and self.given.shape[1] == self.present.shape[1]
+
+    def rows(self, done: int, end: int) -> Array:
+        """Return the contexts of the available arms of some rounds, in order, −0 as 0."""
         if isinstance(self.given, list):
             return np.concatenate(self.given[done:end]) + 0.0
         part = self.given[done:end]

@@ -177,14 +177,14 @@ class Affine(Standardising):
         return self.dim + self.constant
 
     @cached_property
-    def _changes(self) -> bool:
+    def changes(self) -> bool:
         """Whether contexts come out other than they came."""
         return bool(self.center.any() or (self.spread != 1).any())
 
     def __call__(self, contexts: Array) -> Array:
         """Scale (n, d) contexts to (n, scaled_dim)."""
         out, dim = np.empty((len(contexts), self.scaled_dim)), self.dim
-        if self._changes:
+        if self.changes:
             numbers = out[:, :dim]
             np.subtract(contexts, self.center, out=numbers)
             numbers /= self.spread

@@ -49,6 +49,18 @@ class SolveTask(ctypes.Structure):
     )
 
 
+class StepTask(ctypes.Structure):
+    """`struct rarely_step_task`."""
+
+    _fields_ = (
+        *((name, _SIZE) for name in ("rounds", "arms", "dim", "parameters", "rule", "disjoint")),
+        *((name, _REAL) for name in ("epsilon", "per_deviation", "ridge", "reward_spread", "log_det")),
+        *((name, _ADDRESS) for name in ("center", "spread", "theta", "scoring", "factor", "matrix", "next_factor")),
+        *((name, _ADDRESS) for name in ("next_matrix", "rows", "present", "uniforms", "shares", "normal", "scores")),
+        *((name, _ADDRESS) for name in ("known", "chosen", "log_dets", "sums", "picked", "held_out")),
+    )
+
+
 class State(NamedTuple):
     """The library, or the reason why it cannot be used."""
 
@@ -83,6 +95,8 @@ def _declare(loaded: Any) -> None:
     loaded.rarely_descend.argtypes = loaded.rarely_curvature.argtypes = [ctypes.POINTER(TrainingTask)]
     loaded.rarely_cross.argtypes = [ctypes.POINTER(CrossTask)]
     loaded.rarely_solve.argtypes = [ctypes.POINTER(SolveTask)]
+    loaded.rarely_step.argtypes = [ctypes.POINTER(StepTask)]
+    loaded.rarely_highest.argtypes = [_SIZE, _ADDRESS, _ADDRESS, _REAL, ctypes.c_int, _ADDRESS, _ADDRESS]
     loaded.rarely_factor.argtypes, loaded.rarely_invert.argtypes = [_SIZE, _ADDRESS], [_SIZE, _ADDRESS, _ADDRESS]
     loaded.rarely_invert.restype = None
     loaded.rarely_form.argtypes, loaded.rarely_form.restype = [], ctypes.c_char_p

@@ -52,11 +52,45 @@ struct rarely_solve_task {
     double *solution;             /* (rows, blocks·8·width), or (blocks, rows): solved to row `done`, then the right side */
 };
 
-/* These return 0, or 1 where there was no memory. */
+/* Consecutive rounds of a linear policy, of at most 128 parameters, or of one without a model: see `steps.c`. Rounds have
+ * `arms` arms each, of which those in `present` are there; `rows` holds the contexts of these alone. */
+struct rarely_step_task {
+    ptrdiff_t rounds, arms, dim;
+    ptrdiff_t parameters; /* p: dim, or dim + 1 where a constant is appended; 0 without a model */
+    ptrdiff_t rule;       /* one of `enum rule` */
+    ptrdiff_t disjoint;   /* in and out: whether no column is other than 0 for two arms of a round */
+    double epsilon;       /* of a mixture */
+    double per_deviation, ridge, reward_spread;
+    double log_det;       /* in and out: that of the running Z */
+    const double *center, *spread; /* (dim,); NULL where contexts stay as they come */
+    const double *theta;           /* (p,) */
+    const double *scoring;         /* W of the Z that bonuses come from, (p, 128); NULL for the running one */
+    const double *factor, *matrix; /* W and Z before the first round, (p, 128) and (p, p) */
+    double *next_factor, *next_matrix; /* the same after the last */
+    const double *rows;            /* (the arms there are, dim) */
+    const unsigned char *present;  /* (rounds, arms); NULL where all are */
+    const double *uniforms;        /* (rounds,); NULL where the most probable arm is chosen */
+    const double *shares;          /* (rounds,): what a mixture gives each arm; NULL without one */
+    const double *normal;          /* tables of the normal distribution, see gaussian_kernels.h */
+    double *scores;                /* out: (3, rounds, arms): means, bonuses, probabilities */
+    double *known;                 /* (rounds, 3): probability, mean and bonus of the chosen arm */
+    double *chosen;                /* (rounds, dim) */
+    double *log_dets;              /* (rounds,) */
+    double *sums;                  /* (4,), in too: see `enum sum` */
+    ptrdiff_t *picked;             /* (rounds,): the arms; in too, where they are given */
+    unsigned char *held_out;       /* (rounds,) */
+};
+
+/* These return 0, or 1 where there was no memory; rarely_step one of `enum trouble`. */
 RARELY_EXPORT int rarely_descend(struct rarely_training_task *task);
 RARELY_EXPORT int rarely_curvature(struct rarely_training_task *task);
 RARELY_EXPORT int rarely_cross(const struct rarely_cross_task *task);
 RARELY_EXPORT int rarely_solve(const struct rarely_solve_task *task);
+RARELY_EXPORT int rarely_step(struct rarely_step_task *task);
+
+/* The probability of each of `count` Gaussians to be the highest; see gaussian.c. Returns 1 where there was no memory. */
+RARELY_EXPORT int rarely_highest(ptrdiff_t count, const double *means, const double *deviations, double tolerance,
+                                 int lowest, const double *tables, double *out);
 
 /* matrix, symmetric of this order, becomes its lower factor; returns 1 where it is not positive definite. */
 RARELY_EXPORT int rarely_factor(ptrdiff_t order, double *matrix);

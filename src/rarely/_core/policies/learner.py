@@ -15,7 +15,7 @@ from rarely._core.covariance import Covariance, Widths
 from rarely._core.growable_array import changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import ContextScale, Moments, RewardScale
+from rarely._core.inputs.scaling import Affine, ContextScale, Moments, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.registry import Registry
@@ -211,6 +211,11 @@ class Learner(ABC):
         """Return the next version, from all rewards that are in; `watch` hears of the progress and limits the time."""
 
     # --- predictions
+
+    @property
+    def linear_form(self) -> tuple[Affine, Array] | None:
+        """A map and θ, where means are θ·map(x) and features the map itself, for `CompiledStep`; else None."""
+        return None
 
     @property
     def sparse(self) -> SparseRows | None:

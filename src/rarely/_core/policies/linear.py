@@ -27,7 +27,7 @@ from rarely._core.errors import check_choice, check_flag
 from rarely._core.growable_array import GrowableArray, all_finite, changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import ContextMap, ContextScale
+from rarely._core.inputs.scaling import Affine, ContextMap, ContextScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.sparse_features import linear_factors, sparse_gram, times, unpacked
@@ -84,6 +84,11 @@ class LinearLearner(Learner):
     @property
     def widths(self) -> Widths:
         return ((1, self.scale.scaled_dim),)
+
+    @property
+    def linear_form(self) -> tuple[Affine, Array] | None:
+        own = type(self) is LinearLearner and type(self.scale) is Affine
+        return (self.scale, self.coefficients) if own and isinstance(self.scale, Affine) else None
 
     @property
     def _start(self) -> Array:

@@ -44,16 +44,22 @@ from rarely._core.errors import (
     shown,
 )
 from rarely._core.growable_array import changed
-from rarely._core.inputs.contexts import ContextReader, RoundContexts
+from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.forgetting import Discount, Forgetting, Window
 from rarely._core.inputs.history import History, Late, read_log
 from rarely._core.policies.compaction import compacted
+from rarely._core.policies.compiled_step import CompiledStep
 from rarely._core.policies.covariance_change import change_covariance
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import log_update, warn_past_horizon
 from rarely._core.policies.options import Limits
 from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded, restored_state
-from rarely._core.policies.select import ScoredArms, Scores, concatenated, decide, prepared, rounds_at_once, score
+from rarely._core.policies.select import (
+    Scores,
+    decide,
+    require_open,
+    scores_of,
+)
 from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
 from rarely._core.policies.update import (
     UpdateJob,
@@ -202,9 +208,7 @@ class Policy(ABC):
         >>> LinUCB(dim=1, intercept=False).score([[1.0], [3.0]]).bonuses
         array([1., 3.])
         """
-        rounds, scored = _scored(self._state, self._packed(contexts), mask)
-        means, bonuses = [arms.means for arms in scored], [arms.bonuses for arms in scored]
-        return Scores(_joined(means, rounds), _joined(bonuses, rounds))
+        return Scores(*self._scores(contexts, mask, chances=False)[:2])
 
     def probabilities(self, contexts: Any, mask: Any = None) -> Array:
         """Return the probability of every arm under the current Z, without recording a decision.
@@ -215,10 +219,19 @@ class Policy(ABC):
         >>> LinUCB(dim=1, exploration=Mixture(0.2)).probabilities([[1.0], [3.0]])
         array([0.1, 0.9])
         """
-        state = self._state
-        rounds, scored = _scored(state, self._packed(contexts), mask)
-        with np.errstate(all="ignore"):
-            return _joined([arms.probabilities(state.current.rule) for arms in scored], rounds)
+        return np.asarray(self._scores(contexts, mask, chances=True)[2])
+
+    def _scores(self, contexts: Any, mask: Any, *, chances: bool) -> Array:
+        """Return mean and bonus of every arm, and with `chances` its probability: (2 or 3, K) or (2 or 3, n, K)."""
+        # In room of its own, because other threads may ask at the same time.
+        state, step = self._state, None if self._step is None else CompiledStep()
+        rounds = state.reader.read(self._packed(contexts), mask)
+        if step is not None and step.fits(state, rounds, self._factory):
+            scores = step.scores(state, rounds)
+        else:
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                scores = scores_of(state.current.fork(), rounds, chances=chances)
+        return scores[:, 0] if rounds.single else scores
 
     def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
         """Decide one round, or n under the same version.
@@ -244,13 +257,19 @@ class Policy(ABC):
         >>> policy.select([[1.0, 0.0], [0.0, 2.0]]).arm
         1
         """
-        with self._single_caller(), np.errstate(all="ignore"):
+        with self._single_caller():
             before, contexts = self._state, self._packed(contexts)
             rounds = before.reader.read(contexts, mask)
             reader = before.reader.after(contexts, rounds)
-            after, decision = decide(
-                before, rounds, reader, self._factory, self._scratch, life=self._life, until_due=until_due
-            )
+            if until_due:
+                require_open(before)
+            how: Any = {"life": self._life, "until_due": until_due}
+            step = self._step
+            if step is not None and step.fits(before, rounds, self._factory):
+                after, decision = step.decide(before, rounds, reader, self._scratch, **how)
+            else:
+                with np.errstate(all="ignore"):
+                    after, decision = decide(before, rounds, reader, self._factory, self._scratch, **how)
             if after.clock.due and not until_due:
                 warn_past_horizon(before, after)
             self._state = after
@@ -558,7 +577,9 @@ class Policy(ABC):
 
     def _begin_life(self) -> None:
         self._life = secrets.token_hex(8)
-        self._lock = threading.Lock()
+        self._lock, learner = threading.Lock(), self._learner
+        compiled = learner.linear_form is not None or not learner.predicts
+        self._step = CompiledStep() if compiled else None
 
     def _single_caller(self) -> threading.Lock:
         """Return the lock to hold during a call that changes the policy.
@@ -596,8 +617,8 @@ class Policy(ABC):
         return copy.deepcopy(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the lock and the life, which a copy begins anew, for `pickle` and `copy`."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_life")}
+        """Return all but the lock, the life and scratch, which a copy begins anew, for `pickle` and `copy`."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_life", "_step")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -622,19 +643,6 @@ class Policy(ABC):
         """Take over a saved state; this policy is new, and made with the saved settings."""
         state, generator = restored_state(self._state, saved, self._factory)
         self._seed, self._scratch, self._state = seed, generator, state
-
-
-def _scored(state: PolicyState, contexts: Any, mask: Any) -> tuple[RoundContexts, list[ScoredArms]]:
-    """Return the rounds, and what the frozen version thinks of their arms, in parts that fit into memory."""
-    rounds, current = state.reader.read(contexts, mask), state.current.fork()
-    with np.errstate(all="ignore"):  # what is not finite is refused
-        parts = rounds.parts(lambda: rounds_at_once(current, rounds.arms))
-        return rounds, [score(prepared(current, part), part) for part in parts]
-
-
-def _joined(parts: list[Array], rounds: RoundContexts) -> Array:
-    joined = concatenated(parts)
-    return joined[0] if rounds.single else joined
 
 
 def facts_table(name: str, facts: Sequence[tuple[str, str]], updates: Sequence[UpdateRecord]) -> str:

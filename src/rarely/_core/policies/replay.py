@@ -8,7 +8,7 @@ then those of the process that decided.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,13 +27,17 @@ class Script(ChoiceRule):
     draws: bool
     ignore_running_bonuses: bool = False
     done: int = 0
+    compiled: ClassVar[str] = "given"
 
     def probabilities(self, scores: ArmScores) -> Array:
-        rounds = len(scores.means)
         out = np.zeros(scores.means.shape)
-        out[np.arange(rounds), self.arms[self.done : self.done + rounds]] = 1.0
-        self.done += rounds
+        out[np.arange(len(out)), self.take(len(out))] = 1.0
         return out
+
+    def take(self, rounds: int) -> IntArray:
+        """Return the arms of the next rounds."""
+        self.done += rounds
+        return self.arms[self.done - rounds : self.done]
 
 
 def state_of(policy: Policy) -> PolicyState:

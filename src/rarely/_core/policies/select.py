@@ -15,9 +15,8 @@ of Z once, where n single rounds would read it n times.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +28,19 @@ from rarely._core.errors import InvalidContexts, UpdateDue
 from rarely._core.growable_array import all_finite, all_true
 from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
 from rarely._core.policies.covariance_change import adapted, rebuilt_for_scale, record_form_change
-from rarely._core.policies.state import PolicyState, Version
+from rarely._core.policies.state import ArmStats, BatchClock, PolicyState, Version
 from rarely._core.types import Array, BoolArray, Decision, IntArray
 
 MEASURED_TOGETHER = 64
 """Candidates of sequential bonuses that are measured together, however few rounds there have been."""
-Number = TypeVar("Number", np.float64, np.int64)
 
 
 MODEL, NO_MODEL = "model", "none"
 """What scores are those of, where no `ScoreOverride` decides."""
+
+
+LARGE_FEATURES = "contexts must be small enough for the features' squared norms to be finite."
+LARGE_VARIANCES = "contexts must be small enough for the features' variances to be finite."
 
 
 class Scores(NamedTuple):
@@ -131,16 +133,25 @@ def score(current: Version, part: Part) -> ScoredArms:
     return ScoredArms(means, bonuses, variances, priors, scale, *units, measured, block, source)
 
 
+def scores_of(current: Version, rounds: RoundContexts, *, chances: bool) -> Array:
+    """Return mean and bonus of every arm, and with `chances` its probability: (2 or 3, n, K)."""
+    parts = []
+    for part in rounds.parts(lambda: rounds_at_once(current, rounds.arms)):
+        arms = score(prepared(current, part), part)
+        parts.append((arms.means, arms.bonuses, *([arms.probabilities(current.rule)] if chances else ())))
+    return np.concatenate([np.array(part) for part in parts], axis=1)
+
+
 def _measure(current: Version, rows: Array) -> tuple[Array, Array, Candidates]:
     covariance = current.covariance
     means, factors = current.learner.assess(rows)
     prior = prior_variances(factors, covariance.ridge)
     finite = math.isfinite(means.dot(prior))  # then all of them are finite; otherwise the product may be too large
     if not finite and not (all_finite(means) and all_finite(prior)):
-        raise InvalidContexts("contexts must be small enough for the features' squared norms to be finite.")
+        raise InvalidContexts(LARGE_FEATURES)
     candidates = covariance.measure(factors, running=current.within_batch == "running")
     if not math.isfinite(np.add.reduce(candidates.variances)):
-        raise InvalidContexts("contexts must be small enough for the features' variances to be finite.")
+        raise InvalidContexts(LARGE_VARIANCES)
     return means, prior, candidates
 
 
@@ -173,7 +184,18 @@ class Chosen(NamedTuple):
     contexts: Array
     """(n, d): those of the chosen arms."""
     held_out: BoolArray | None
+    known: Array
+    """(n, 3): probability, mean and bonus of the chosen arms."""
     source: str
+
+
+def require_open(state: PolicyState) -> None:
+    """Raise UpdateDue if the batch has ended."""
+    if state.clock.due:
+        raise UpdateDue(
+            f"until_due asks for rounds of an open batch, but version {state.clock.version}'s batch has ended; "
+            "call update() first, or select without until_due to continue under the frozen version."
+        )
 
 
 def decide(
@@ -188,11 +210,6 @@ def decide(
     draws: UniformStream | None = None,
 ) -> tuple[PolicyState, Decision]:
     """Return the state after these rounds, and their decision; `generator` is scratch, and `draws` replaces it."""
-    if until_due and state.clock.due:
-        raise UpdateDue(
-            f"until_due asks for rounds of an open batch, but version {state.clock.version}'s batch has ended; "
-            "call update() first, or select without until_due to continue under the frozen version."
-        )
     batch = _OpenBatch(state, rounds, factory, generator, until_due=until_due, draws=draws)
     done = 0
     while done < len(rounds):
@@ -260,12 +277,13 @@ class _OpenBatch:
             self.draws.keep(keep)
         packed = current.learner.sparse is not None
         disjoint = current.learner.predicts and self.stats.disjoint and part.disjoint(keep, packed=packed)
-        played = Chosen(scored.means, bonuses, probabilities, arms, chosen, lot, scored.source)
+        means = scored.means
         if keep < len(part):
             variances, scored.priors = variances[:keep], scored.priors[:keep]
-            means, bonuses, probabilities = scored.means[:keep], bonuses[:keep], probabilities[:keep]
-            lot = None if lot is None else lot[:keep]
-            played = Chosen(means, bonuses, probabilities, arms[:keep], chosen[:keep], lot, scored.source)
+            means, bonuses, probabilities = means[:keep], bonuses[:keep], probabilities[:keep]
+            lot, arms, chosen = None if lot is None else lot[:keep], arms[:keep], chosen[:keep]
+        known = np.array((probabilities, means, bonuses))[:, np.arange(keep), arms].T
+        played = Chosen(means, bonuses, probabilities, arms, chosen, lot, known, scored.source)
         if current.learner.predicts:
             self.stats = self.stats.merge(variances, scored.priors, played.arms, disjoint=disjoint, unit=scored.unit)
         self.done.append(played)
@@ -328,44 +346,54 @@ class _OpenBatch:
 
     def finished(self, reader: ContextReader, life: str) -> tuple[PolicyState, Decision]:
         """Return the state after all rounds, and their decision."""
-        state, single, version = self.state, self.rounds.single, self.clock.version
-        means, bonuses, probabilities, arms, chosen, lot, source = _in_order(self.done)
-        count = len(arms)
-        places = np.arange(0, means.size, means.shape[1]) + arms
-        known = np.array((probabilities, means, bonuses)).reshape(3, -1).take(places, axis=1).T
-        after = PolicyState(
-            self.current,
-            self.clock,
-            state.history.with_rounds(chosen, arms, version, known, life),
-            state.random if self.draws is None else self.draws.state,
-            reader,
-            state.updates,
-            self.stats,
-            state.learned,
-            state.events,
-            state.lost,
-            self.most_arms,
-            state.expectations,
+        state, draws = self.state, self.state.random if self.draws is None else self.draws.state
+        after, decision = conclude(
+            *(state, self.current, self.clock, self.stats, draws, reader, self.most_arms, self.done, life),
+            single=self.rounds.single,
         )
-        if single:
-            one = None if lot is None else bool(lot[0])
-            decision = Decision(
-                *(int(arms[0]), means[0], bonuses[0], version, self.round, probabilities[0], life, one, source)
-            )
-        else:
-            versions, numbered = np.full(count, version), np.arange(self.round - count + 1, self.round + 1)
-            decision = Decision(
-                *(arms, means, bonuses, versions, numbered, probabilities, life, lot), self._sources(source, count)
-            )
         if state.current.covariance.exact != self.current.covariance.exact:
             after = record_form_change(state, after, self.factory, self.changed)
         return after, decision
 
-    def _sources(self, last: str, count: int) -> NDArray[np.str_]:
-        """Return what decided each of the rounds, (n,)."""
-        if all(each.source == last for each in self.done):
-            return np.broadcast_to(np.array(last), (count,))
-        return np.repeat([each.source for each in self.done], [len(each.arms) for each in self.done])
+
+def conclude(
+    state: PolicyState,
+    current: Version,
+    clock: BatchClock,
+    stats: ArmStats,
+    random: Any,
+    reader: ContextReader,
+    most_arms: int,
+    done: list[Chosen],
+    life: str,
+    *,
+    single: bool,
+) -> tuple[PolicyState, Decision]:
+    """Return the state after the rounds of a call, and their decision."""
+    version = clock.version
+    means, bonuses, probabilities, arms, chosen, lot, known, source = _in_order(done)
+    history = state.history.with_rounds(chosen, arms, version, known, life)
+    after = PolicyState(
+        *(current, clock, history, random, reader, state.updates, stats, state.learned, state.events, state.lost),
+        *(most_arms, state.expectations),
+    )
+    last = history.rounds
+    if single:
+        one = None if lot is None else bool(lot[0])
+        decision = Decision(int(arms[0]), means[0], bonuses[0], version, last, probabilities[0], life, one, source)
+    else:
+        versions, numbered = np.full(len(arms), version), np.arange(last - len(arms) + 1, last + 1)
+        sources = _sources(done)
+        decision = Decision(arms, means, bonuses, versions, numbered, probabilities, life, lot, sources)
+    return after, decision
+
+
+def _sources(done: list[Chosen]) -> NDArray[np.str_]:
+    """Return what decided each of the rounds, (n,)."""
+    counts, last = [len(each.arms) for each in done], done[-1].source
+    if all(each.source == last for each in done):
+        return np.broadcast_to(np.array(last), (sum(counts),))
+    return np.repeat([each.source for each in done], counts)
 
 
 def rounds_at_once(current: Version, arms: int) -> int:
@@ -414,11 +442,6 @@ def sequential_choices(scored: ScoredArms, part: Part, current: Version, uniform
         variances[later] -= np.square(steps[i, later])
     known = known[:count]
     return Choices(arms[:count], known, per_deviation * np.sqrt(known), probabilities[:count])
-
-
-def concatenated(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
-    """Return all parts in order; a single one as it is."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _in_order(done: list[Chosen]) -> Chosen:

@@ -1,0 +1,179 @@
+/* One form: a tile of 16 arms is VECTORS vectors; |Wx|² takes ROWS rows of W at a time. */
+#define vec NAME(vec)
+typedef double vec __attribute__((vector_size(8 * LANES / VECTORS), aligned(8)));
+
+/* x becomes `count` rows of contexts, scaled, a lane each; returns whether they were finite. */
+static int NAME(load)(const struct rarely_step_task *task, const double *rows, ptrdiff_t count, vec *x) {
+    double *lanes = (double *)x;
+    vec zero[VECTORS] = {{0}};
+    double sum = 0;
+    for (ptrdiff_t l = 0; l < LANES; l++)
+        for (ptrdiff_t j = 0; j < task->dim; j++) lanes[j * LANES + l] = l < count ? rows[l * task->dim + j] : 0;
+    for (ptrdiff_t j = 0; j < task->dim; j++)
+        for (int c = 0; c < VECTORS; c++) {
+            zero[c] += x[j * VECTORS + c] * 0;
+            if (task->center) x[j * VECTORS + c] = (x[j * VECTORS + c] - task->center[j]) / task->spread[j];
+        }
+    for (ptrdiff_t l = 0; l < LANES; l++) sum += ((double *)zero)[l];
+    if (task->parameters > task->dim)
+        for (ptrdiff_t l = 0; l < LANES; l++) lanes[task->dim * LANES + l] = 1;
+    return sum == 0;
+}
+
+/* v = |Wx|² of a tile of `width` vectors. */
+INLINE void NAME(tile_variances)(const int width, const double *restrict w, ptrdiff_t order, const vec *restrict x,
+                                 vec *restrict v) {
+    const vec zero = {0};
+    UNROLL for (int c = 0; c < width; c++) v[c] = zero;
+    ptrdiff_t i = 0;
+    for (; i + ROWS <= order; i += ROWS) { /* above the diagonal W has zeros */
+        vec sums[ROWS][VECTORS];
+        UNROLL for (int r = 0; r < ROWS; r++)
+            UNROLL for (int c = 0; c < width; c++) sums[r][c] = zero;
+        for (ptrdiff_t j = 0; j < i + ROWS; j++)
+            UNROLL for (int r = 0; r < ROWS; r++)
+                UNROLL for (int c = 0; c < width; c++) sums[r][c] += w[(i + r) * PITCH + j] * x[j * VECTORS + c];
+        UNROLL for (int r = 0; r < ROWS; r++)
+            UNROLL for (int c = 0; c < width; c++) v[c] += sums[r][c] * sums[r][c];
+    }
+    for (; i < order; i++) {
+        vec sums[VECTORS];
+        UNROLL for (int c = 0; c < width; c++) sums[c] = zero;
+        for (ptrdiff_t j = 0; j <= i; j++)
+            UNROLL for (int c = 0; c < width; c++) sums[c] += w[i * PITCH + j] * x[j * VECTORS + c];
+        UNROLL for (int c = 0; c < width; c++) v[c] += sums[c] * sums[c];
+    }
+}
+
+/* Means, and variances in the place of bonuses, of a round's arms; `sums` grows by what they leave unexplored. */
+static int NAME(assess)(struct rarely_step_task *task, const double *rows, ptrdiff_t count, const double *w,
+                        double *means, double *variances, double *sums) {
+    vec x[PITCH * VECTORS], mean[VECTORS], prior[VECTORS], v[VECTORS];
+    unsigned char used[PITCH] = {0};
+    const ptrdiff_t p = task->parameters;
+    for (ptrdiff_t start = 0; start < count; start += LANES) {
+        const ptrdiff_t here = count - start < LANES ? count - start : LANES;
+        const double *m = (const double *)mean, *f = (const double *)prior, *s = (const double *)v;
+        if (!NAME(load)(task, rows + start * task->dim, here, x)) return WRONG_CONTEXTS;
+        const vec zero = {0};
+        for (int c = 0; c < VECTORS; c++) mean[c] = prior[c] = zero;
+        for (ptrdiff_t j = 0; j < p; j++)
+            for (int c = 0; c < VECTORS; c++) {
+                const vec number = x[j * VECTORS + c];
+                mean[c] += task->theta[j] * number, prior[c] += number * number;
+            }
+        if (here <= LANES / 2) NAME(tile_variances)(VECTORS / 2, w, p, x, v);
+        else NAME(tile_variances)(VECTORS, w, p, x, v);
+        if (!all_finite(m, here) || !all_finite(f, here)) return LARGE_FEATURES;
+        if (!all_finite(s, here)) return LARGE_VARIANCES;
+        for (ptrdiff_t l = 0; l < here; l++) {
+            const double before = f[l] / task->ridge;
+            if (!isfinite(before)) return LARGE_FEATURES;
+            means[start + l] = m[l], variances[start + l] = s[l];
+            sums[UNEXPLORED] += s[l] / (before > TINY_VARIANCE ? before : TINY_VARIANCE);
+        }
+        for (ptrdiff_t l = 0; l < here && task->disjoint; l++)
+            for (ptrdiff_t j = 0; j < task->dim && task->disjoint; j++)
+                if (rows[(start + l) * task->dim + j] != 0) {
+                    if (used[j]) task->disjoint = 0;
+                    used[j] = 1;
+                }
+    }
+    return FINE;
+}
+
+/* Z takes in the chosen context: its inverse factor, its matrix and log det. */
+static void NAME(absorb)(struct rarely_step_task *task, const double *row) {
+    const ptrdiff_t p = task->parameters;
+    double x[PITCH], a[PITCH], sums[PITCH] = {0}, *w = task->next_factor, before = 1, root = 1;
+    for (ptrdiff_t j = 0; j < task->dim; j++)
+        x[j] = task->center ? (row[j] - task->center[j]) / task->spread[j] : row[j];
+    if (p > task->dim) x[task->dim] = 1;
+    for (ptrdiff_t i = 0; i < p; i++) {
+        a[i] = 0;
+        for (ptrdiff_t j = 0; j <= i; j++) a[i] += w[i * PITCH + j] * x[j];
+    }
+    for (ptrdiff_t i = 0; i < p; i++) {
+        double *restrict here = w + i * PITCH, *restrict matrix = task->next_matrix + i * p;
+        const double after = before + a[i] * a[i], next = sqrt(after);
+        const double shrink = root / next, step = a[i] / (next * root), weight = a[i];
+        for (ptrdiff_t j = 0; j <= i; j++) {
+            const double old = here[j];
+            here[j] = shrink * old - step * sums[j];
+            sums[j] += weight * old;
+        }
+        for (ptrdiff_t j = 0; j < p; j++) matrix[j] += x[i] * x[j];
+        before = after, root = next;
+    }
+    task->log_det += log1p(before - 1);
+}
+
+/* One round; `rows` are those of its `count` arms. */
+static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, const double *rows, ptrdiff_t count, double *work) {
+    const ptrdiff_t arms = task->arms, all = task->rounds * arms;
+    double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all, *known = task->known + 3 * t;
+    const double *w = task->scoring ? task->scoring : task->next_factor;
+    double least = 0;
+    if (task->parameters) {
+        const int trouble = NAME(assess)(task, rows, count, w, means, work, task->sums);
+        if (trouble) return trouble;
+        for (ptrdiff_t k = 0; k < count; k++) {
+            bonuses[k] = task->per_deviation * sqrt(work[k]);
+            if (work[k] > least) least = work[k];
+        }
+    } else {
+        if (!all_finite(rows, count * task->dim)) return WRONG_CONTEXTS;
+        for (ptrdiff_t k = 0; k < count; k++) means[k] = bonuses[k] = work[k] = 0;
+    }
+    if (chances_of(task, t, count, means, bonuses, chances, work + arms)) return NO_MEMORY;
+    const double share = task->shares ? task->shares[t] : 0;
+    const ptrdiff_t arm = drawn(chances, count, task->uniforms ? task->uniforms + t : NULL, share, task->held_out + t);
+    const double *row = rows + arm * task->dim, chosen = work[arm];
+    for (ptrdiff_t j = 0; j < task->dim; j++) task->chosen[t * task->dim + j] = row[j] + 0.0;
+    known[0] = chances[arm], known[1] = means[arm], known[2] = bonuses[arm];
+    if (task->parameters) {
+        task->sums[CHOSEN] += log(chosen > TINY_VARIANCE ? chosen : TINY_VARIANCE);
+        task->sums[LEAST_KNOWN] += log(least > TINY_VARIANCE ? least : TINY_VARIANCE);
+        task->sums[OFFERED] += count;
+        NAME(absorb)(task, task->chosen + t * task->dim);
+    }
+    task->log_dets[t] = task->log_det;
+    ptrdiff_t place = arm;
+    if (task->present) {
+        const unsigned char *present = task->present + t * arms;
+        place = -1;
+        for (ptrdiff_t left = arm; left >= 0; left -= present[place]) place++;
+        spread_out(means, present, arms, count, NAN);
+        spread_out(bonuses, present, arms, count, NAN);
+        spread_out(chances, present, arms, count, 0);
+    }
+    task->picked[t] = place;
+    return FINE;
+}
+
+static int NAME(step)(struct rarely_step_task *task) {
+    const double *rows = task->rows;
+    const ptrdiff_t p = task->parameters;
+    double *work = malloc((2 * task->arms + 1) * sizeof *work);
+    int trouble = work ? FINE : NO_MEMORY;
+    if (p) {
+        memcpy(task->next_factor, task->factor, p * PITCH * sizeof *task->factor);
+        memcpy(task->next_matrix, task->matrix, p * p * sizeof *task->matrix);
+    }
+    for (ptrdiff_t t = 0; t < task->rounds && !trouble; t++) {
+        ptrdiff_t count = task->arms;
+        if (task->present) {
+            count = 0;
+            for (ptrdiff_t k = 0; k < task->arms; k++) count += task->present[t * task->arms + k];
+        }
+        trouble = count ? NAME(play)(task, t, rows, count, work) : WRONG_CONTEXTS;
+        rows += count * task->dim;
+    }
+    free(work);
+    return trouble;
+}
+
+#undef vec
+#undef FORM
+#undef VECTORS
+#undef ROWS

@@ -1,0 +1,330 @@
+"""Rounds in one compiled call against the plain way, which is the oracle: see `policies/compiled_step.py`."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from loops import folder_of_the_run, in_kind, kinds
+from rarely import (
+    Affine,
+    AtRounds,
+    DeterminantTrigger,
+    EveryRound,
+    FixedGrid,
+    InvalidContexts,
+    LinTS,
+    LinUCB,
+    Mixture,
+    OnDemand,
+    Paced,
+    Uniform,
+    load,
+)
+from rarely._core import native
+from rarely._core.choice.gaussian_argmax import highest_of_gaussians, tables
+from rarely._core.choice.rules import UpperConfidence, tolerances
+from rarely._core.covariance.cholesky import GrowingCholesky
+from rarely._core.native.linalg import address
+from rarely._core.policies.replay import follow
+
+ROUNDS = 48
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+SCHEDULES = (
+    FixedGrid(ROUNDS, 6),
+    EveryRound(),
+    OnDemand(),
+    AtRounds((3, 30)),
+    Paced(horizon=ROUNDS, batches=5),
+    DeterminantTrigger(ROUNDS, 6, 3.0),
+)
+SETTINGS = (
+    {},
+    {"ties": "random"},
+    {"within_batch": "frozen"},
+    {"within_batch": "running", "exploration": Mixture(0.3)},
+    {"exploration": Mixture(1.0), "intercept": False},
+    {"context_scale": Affine(np.full(3, 0.5), np.full(3, 2.0)), "beta": 0.3},
+)
+
+
+@pytest.fixture(scope="module", params=kinds())
+def loops(request, tmp_path_factory):
+    """The compiled loops in every way in which they can be run here."""
+    with in_kind(request.param, folder_of_the_run(tmp_path_factory)):
+        yield
+
+
+def world(seed, arms, *, kind):
+    """Contexts and rewards: of any numbers, one-hot arms, or large and small columns."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.normal(size=(ROUNDS, arms, 3))
+    if kind == "one-hot":
+        contexts = np.eye(3)[rng.integers(3, size=(ROUNDS, arms))]
+    elif kind == "units":
+        contexts *= np.array([1e4, 1.0, 1e-3])
+    rewards = np.cos(contexts.sum(axis=2)) + 0.1 * rng.normal(size=(ROUNDS, arms))
+    mask = rng.random((ROUNDS, arms)) < 0.6
+    mask[np.arange(ROUNDS), rng.integers(arms, size=ROUNDS)] = True
+    return contexts, rewards, mask
+
+
+def life(policy, contexts, rewards, mask, *, block, late, until_due, saved_at=None, folder=None, plainly=False):
+    """Play all rounds; `late` rewards come two calls after their decision. Return the decisions and the policy."""
+    decisions = []
+    while policy.round < ROUNDS:
+        if plainly:
+            policy._step = None
+        here = slice(policy.round, policy.round + block) if block > 1 else policy.round
+        if until_due and policy.due:
+            policy.update(force=True)
+        how = {"until_due": until_due} if block > 1 else {}
+        decisions.append(policy.select(contexts[here], None if mask is None else mask[here], **how))
+        ready = decisions[-1:] if not late else decisions[-3:-2]
+        for decision in ready:
+            values = rewards[decision.rounds - 1, decision.arms]
+            policy.observe(decision, values if block > 1 else values[0])
+        if policy.due and ready:
+            policy.update()
+        if saved_at is not None and policy.round >= saved_at:
+            saved_at = None
+            policy.save(folder / "policy.rarely")
+            old, policy = policy, load(folder / "policy.rarely")
+            decisions = [d for d in decisions if not late]
+            assert policy.fingerprint() == old.fingerprint()
+    return decisions, policy
+
+
+def same(one, other):
+    """The same arms, and the same numbers to 1e-10."""
+    np.testing.assert_array_equal(one.history.arms, other.history.arms)
+    np.testing.assert_array_equal(one.history.versions, other.history.versions)
+    for name in ("means", "bonuses", "propensities"):
+        np.testing.assert_allclose(getattr(one.history, name), getattr(other.history, name), **CLOSE)
+    np.testing.assert_allclose(one.log_det, other.log_det, **CLOSE)
+    assert one.due == other.due
+    assert len(one.updates) == len(other.updates)
+    for mine, theirs in zip(one.updates, other.updates, strict=True):
+        assert (mine.round, mine.version, mine.due) == (theirs.round, theirs.version, theirs.due)
+        for name in ("unexplored", "chosen", "least_known"):
+            assert (getattr(mine, name) or 0.0) == pytest.approx(getattr(theirs, name) or 0.0, rel=1e-10, abs=1e-10)
+    ours, plain = (p._state.arm_stats for p in (one, other))
+    assert (ours.rounds, ours.arms, ours.disjoint) == (plain.rounds, plain.arms, plain.disjoint)
+    assert one._state.random == other._state.random
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 10**6),
+    arms=st.sampled_from([1, 2, 5, 9, 20, 37]),
+    make=st.sampled_from([LinUCB, LinTS]),
+    setting=st.sampled_from(SETTINGS),
+    schedule=st.sampled_from(SCHEDULES),
+    kind=st.sampled_from(["normal", "one-hot", "units"]),
+    block=st.sampled_from([1, 4, 50]),
+    masked=st.booleans(),
+    late=st.booleans(),
+    until_due=st.booleans(),
+)
+def test_decisions_are_those_of_the_plain_way(
+    loops, seed, arms, make, setting, schedule, kind, block, masked, late, until_due
+):
+    assume(not (until_due and isinstance(schedule, OnDemand)))
+    contexts, rewards, mask = world(seed, arms, kind=kind)
+    how = {"block": block, "late": late, "until_due": until_due and block > 1}
+    lives = []
+    for plainly in (False, True):
+        policy = make(3, schedule=schedule, seed=seed, **setting)
+        lives.append(life(policy, contexts, rewards, mask if masked else None, plainly=plainly, **how))
+    (ours, one), (theirs, other) = lives
+    same(one, other)
+    for mine, plain in zip(ours, theirs, strict=True):
+        for name in ("means", "bonuses", "probabilities"):
+            np.testing.assert_allclose(getattr(mine, name), getattr(plain, name), **CLOSE)
+        np.testing.assert_array_equal(mine.source, plain.source)
+        if plain.held_out is None:
+            assert mine.held_out is None
+        else:
+            np.testing.assert_array_equal(mine.held_out, plain.held_out)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6), block=st.sampled_from([1, 7]), masked=st.booleans())
+def test_a_uniform_choice_is_that_of_the_plain_way(loops, seed, block, masked):
+    contexts, rewards, mask = world(seed, 5, kind="normal")
+    how = {"block": block, "late": False, "until_due": False}
+    (_, one), (_, other) = (
+        life(Uniform(3, FixedGrid(ROUNDS, 4), seed=seed), contexts, rewards, mask if masked else None, plainly=p, **how)
+        for p in (False, True)
+    )
+    same(one, other)
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+@pytest.mark.parametrize("make", [LinUCB, LinTS])
+def test_a_file_goes_on_where_another_machine_has_stopped(make, plainly, tmp_path):
+    """The first part of a life the one way, the second the other, against one way for life."""
+    contexts, rewards, _ = world(3, 6, kind="normal")
+    how = {"block": 1, "late": False, "until_due": False}
+    how_made = {"schedule": FixedGrid(ROUNDS, 4), "seed": 0}
+    _, whole = life(make(3, **how_made), contexts, rewards, None, plainly=not plainly, **how)
+    policy = make(3, **how_made)
+    for t in range(30):
+        if plainly:
+            policy._step = None
+        decision = policy.select(contexts[t])
+        policy.observe(decision, rewards[t, decision.arm])
+        if policy.due:
+            policy.update()
+    policy.save(tmp_path / "policy.rarely")
+    _, policy = life(load(tmp_path / "policy.rarely"), contexts, rewards, None, plainly=not plainly, **how)
+    same(policy, whole)
+
+
+@pytest.mark.parametrize("make", [LinUCB, LinTS, Uniform])
+def test_a_saved_policy_goes_on_bit_for_bit(make, tmp_path):
+    contexts, rewards, _ = world(4, 6, kind="normal")
+    how = {"block": 1, "late": False, "until_due": False}
+    _, one = life(make(3, FixedGrid(ROUNDS, 4), seed=0), contexts, rewards, None, **how)
+    policy = make(3, FixedGrid(ROUNDS, 4), seed=0)
+    _, other = life(policy, contexts, rewards, None, saved_at=27, folder=tmp_path, **how)
+    assert one.fingerprint() == other.fingerprint()
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_rounds_one_by_one_and_in_a_block_are_the_same_bit_for_bit(setting):
+    contexts, _, mask = world(5, 9, kind="normal")
+    one, other = (LinUCB(3, OnDemand(), seed=0, **setting) for _ in range(2))
+    together = one.select(contexts, mask)
+    for t in range(ROUNDS):
+        single = other.select(contexts[t], mask[t])
+        assert np.array_equal(single.bonuses, together[t].bonuses, equal_nan=True)
+        assert np.array_equal(single.probabilities, together[t].probabilities)
+    assert one.fingerprint() == other.fingerprint()
+
+
+def test_rounds_that_are_followed_leave_the_state_of_those_that_were_decided():
+    contexts, _, mask = world(6, 9, kind="normal")
+    one, other = (LinUCB(3, OnDemand(), exploration=Mixture(0.2), seed=0) for _ in range(2))
+    other._life = one._life
+    decision = one.select(contexts, mask)
+    follow(other, contexts, mask, decision.arm, decision.propensity)
+    assert one.fingerprint() == other.fingerprint()
+
+
+def test_the_factor_of_many_rounds_keeps_its_digits():
+    """Of a running factor that is never made anew, against Z factored at the end."""
+    rng = np.random.default_rng(0)
+    policy = LinUCB(8, OnDemand(), seed=0)
+    policy.select(rng.random((30_000, 3, 8)))
+    factor, log_det = GrowingCholesky.of(policy._covariance._matrix)
+    np.testing.assert_allclose(policy.log_det, log_det, rtol=1e-11)
+    x = rng.random((20, 9))
+    variances = np.square(factor.solve(x.T, 9)).sum(axis=0)
+    running = np.square(policy._covariance._running.solve(x.T, 9)).sum(axis=0)
+    np.testing.assert_allclose(running, variances, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (np.nan, "contexts must be finite; arm 1 of round 2 of the call has nan in column 0"),
+        (np.inf, "contexts must be finite; arm 1 of round 2 of the call has inf in column 0"),
+        (1e200, "squared norms to be finite"),
+    ],
+)
+def test_a_number_that_is_refused_changes_nothing(wrong, message):
+    contexts, _, _ = world(7, 4, kind="normal")
+    policy = LinUCB(3, OnDemand(), seed=0)
+    policy.select(contexts[:5])
+    before = policy.fingerprint()
+    bad = contexts[5:20].copy()
+    bad[2, 1, 0] = wrong
+    with pytest.raises(InvalidContexts, match=message):
+        policy.select(bad)
+    assert policy.fingerprint() == before
+    twin = LinUCB(3, OnDemand(), seed=0)
+    twin.select(contexts[:5])
+    assert np.array_equal(policy.select(contexts[5:]).bonuses, twin.select(contexts[5:]).bonuses)
+
+
+def test_a_round_without_an_arm_is_refused():
+    policy = LinUCB(3, OnDemand(), seed=0)
+    with pytest.raises(InvalidContexts, match="every round must have at least one arm; round 1 has none"):
+        policy.select(np.ones((2, 2, 3)), np.array([[True, True], [False, False]]))
+
+
+def test_contexts_of_any_kind_and_order_are_the_same():
+    numbers = np.random.default_rng(0).integers(-3, 4, size=(6, 5, 3))
+    first = LinUCB(3, OnDemand(), seed=0).select(numbers.astype(float)).bonuses
+    for other in (numbers, numbers.astype(np.float32), np.asfortranarray(numbers.astype(float)), numbers.tolist()):
+        assert np.array_equal(LinUCB(3, OnDemand(), seed=0).select(other).bonuses, first)
+
+
+def test_a_minus_zero_is_a_zero():
+    policy = LinUCB(2, OnDemand(), seed=0)
+    policy.select(np.array([[-0.0, 1.0]]))
+    assert not np.signbit(policy.history.contexts).any()
+
+
+def test_a_rule_of_ones_own_goes_the_plain_way():
+    class Cautious(UpperConfidence):
+        """The arm with the highest mean − bonus."""
+
+        def probabilities(self, scores):
+            return super().probabilities(type(scores)(scores.means, -scores.bonuses, scores.tolerance))
+
+    policy = LinUCB(2, OnDemand(), exploration=Cautious(), seed=0)
+    assert policy.select(np.array([[1.0, 0.0], [5.0, 0.0]])).arm == 0
+
+
+def highest_in_c(means, deviations, tolerance, lowest):
+    """The probabilities of one round."""
+    values, out = tables(), np.empty(len(means))
+    places = address(means), address(deviations)
+    assert not native.library().rarely_highest(len(means), *places, tolerance, lowest, address(values), address(out))
+    return out
+
+
+@given(
+    count=st.integers(1, 60),
+    spread=st.sampled_from([0.0, 1e-3, 1.0, 30.0]),
+    orders=st.sampled_from([0, 1, 6]),
+    still=st.sampled_from([0.0, 0.3, 1.0]),
+    lowest=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_the_highest_of_gaussians_is_numpys(loops, count, spread, orders, still, lowest, seed):
+    rng = np.random.default_rng(seed)
+    means = spread * rng.normal(size=count)
+    deviations = 10.0 ** rng.uniform(-orders, 0, size=count) * (rng.random(count) >= still)
+    tolerance = tolerances(means[None], deviations[None], 0.0)
+    ours = highest_in_c(means, deviations, float(tolerance[0]), lowest)
+    theirs = highest_of_gaussians(means[None], deviations[None], tolerance, lowest=lowest)[0]
+    np.testing.assert_allclose(ours, theirs, atol=2e-12)
+    assert ours.sum() == pytest.approx(1, abs=1e-12)
+
+
+def calls(work):
+    """How many functions of Python and C a call enters."""
+    seen = []
+    sys.setprofile(lambda frame, event, argument: seen.append(event))
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return sum(event in ("call", "c_call") for event in seen) - 1
+
+
+@pytest.mark.skipif(not native.available(), reason="the budget is that of the compiled step")
+@pytest.mark.parametrize(("make", "most"), [(Uniform, 98), (LinUCB, 111), (LinTS, 117)])
+def test_a_decision_keeps_to_its_budget_of_calls(make, most):
+    """Counted, not timed. It was 379 calls before there was a step."""
+    contexts, rewards, _ = world(0, 4, kind="normal")
+    policy = make(3, OnDemand(), seed=0)
+    for t in range(30):
+        policy.observe(policy.select(contexts[t]), rewards[t, 0])
+    assert calls(lambda: policy.select(contexts[30])) <= most
+    assert calls(lambda: policy.select(contexts[31:])) <= 2 * most + 20  # rounds of a block make no call each
