@@ -138,7 +138,9 @@ def compile_library(command: list[str], sources: Path, library: Path) -> str:
             to_object = [flag for flag in command if flag != "-shared"]
             steps = [[*to_object, "-c", path, "-o", made] for path, made in files.items()]
             failed = [done for done in pool.map(partial(_compiler_run, scratch), steps) if done.returncode]
-            done = failed[0] if failed else _compiler_run(scratch, [*command, *files.values(), "-lm", "-o", str(library)])
+            done = (
+                failed[0] if failed else _compiler_run(scratch, [*command, *files.values(), "-lm", "-o", str(library)])
+            )
     except OSError as error:
         return str(error)
     if not done.returncode:

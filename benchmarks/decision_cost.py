@@ -1,0 +1,141 @@
+"""What a decision costs, as a multiple of LinUCB's written in plain NumPy, in processor time of one thread.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/decision_cost.py [--arms 4 50] [--dims 10 20] [--rounds 1000]
+
+Medians over the rounds, and the best of three repeats; libraries that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from time import process_time_ns
+from typing import Any
+
+import numpy as np
+
+from rarely import EveryRound, LinTS, LinUCB, OnDemand, Paced, Uniform
+
+Cost = tuple[float, float, float]
+"""Microseconds of a decision, of its reward, and of an update that is due."""
+Play = Callable[[np.ndarray[Any, Any], np.ndarray[Any, Any]], Cost]
+
+
+def medians(*parts: list[int]) -> Cost:
+    """Return the median of each part in microseconds; 0 without numbers."""
+    select, observe, update = (float(np.median(part)) / 1e3 if part else 0.0 for part in parts)
+    return select, observe, update
+
+
+def plain(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
+    """Time LinUCB in plain NumPy."""
+    d = contexts.shape[2]
+    inverse, moment, select, learn = np.eye(d), np.zeros(d), list[int](), list[int]()
+    for x, r in zip(contexts, rewards, strict=True):
+        start = process_time_ns()
+        k = int(np.argmax(x @ (inverse @ moment) + np.sqrt(np.einsum("ij,ij->i", x @ inverse, x))))
+        middle = process_time_ns()
+        y = inverse @ x[k]
+        inverse, moment = inverse - np.outer(y, y) / (1 + x[k] @ y), moment + r[k] * x[k]
+        select.append(middle - start)
+        learn.append(process_time_ns() - middle)
+    return medians(select, learn, [])
+
+
+def ours(make: Callable[[int, int], Any]) -> Play:
+    """Return what times a policy round by round."""
+
+    def play(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
+        policy, parts = make(contexts.shape[2], len(contexts)), (list[int](), list[int](), list[int]())
+        for x, r in zip(contexts, rewards, strict=True):
+            start = process_time_ns()
+            decision = policy.select(x)
+            parts[0].append(process_time_ns() - start)
+            reward, start = float(r[decision.arm]), process_time_ns()
+            policy.observe(decision, reward)
+            parts[1].append(process_time_ns() - start)
+            if policy.due:
+                start = process_time_ns()
+                policy.update()
+                parts[2].append(process_time_ns() - start)
+        return medians(*parts)
+
+    return play
+
+
+def block(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
+    """Time a round of LinUCB in one block."""
+    policy = LinUCB(contexts.shape[2], OnDemand(), seed=0)
+    start = process_time_ns()
+    policy.select(contexts)
+    return (process_time_ns() - start) / len(contexts) / 1e3, 0.0, 0.0
+
+
+def river(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
+    """Time River's LinUCBDisjoint, which has one context and K models."""
+    from river import bandit  # type: ignore[import-not-found, unused-ignore]
+
+    policy, select, learn = bandit.LinUCBDisjoint(alpha=1.0, seed=0), list[int](), list[int]()
+    for x, r in zip(contexts[:200, 0], rewards, strict=False):
+        row = {str(j): number for j, number in enumerate(x)}
+        start = process_time_ns()
+        k = policy.pull(range(len(r)), context=row)
+        middle = process_time_ns()
+        policy.update(k, row, r[k])
+        select.append(middle - start)
+        learn.append(process_time_ns() - middle)
+    return medians(select, learn, [])
+
+
+def mabwiser(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
+    """Time MABWiser's LinUCB, which has one context and K models."""
+    from mabwiser.mab import MAB, LearningPolicy  # type: ignore[import-not-found, unused-ignore]
+
+    arms, rows, select, learn = list(range(rewards.shape[1])), contexts[:200, 0], list[int](), list[int]()
+    policy = MAB(arms=arms, learning_policy=LearningPolicy.LinUCB(alpha=1.0))
+    policy.fit([0] * 5, [0.0] * 5, rows[:5])
+    for t, r in enumerate(rewards[: len(rows)]):
+        start = process_time_ns()
+        k = policy.predict(rows[t : t + 1])
+        middle = process_time_ns()
+        policy.partial_fit([k], [r[k]], rows[t : t + 1])
+        select.append(middle - start)
+        learn.append(process_time_ns() - middle)
+    return medians(select, learn, [])
+
+
+PLAYS: dict[str, Play] = {
+    "plain NumPy": plain,
+    "Uniform": ours(lambda d, n: Uniform(d, Paced(horizon=n, batches=20), seed=0)),
+    "LinUCB": ours(lambda d, n: LinUCB(d, Paced(horizon=n, batches=20), seed=0)),
+    "LinUCB, every round": ours(lambda d, n: LinUCB(d, EveryRound(), seed=0)),
+    "LinTS": ours(lambda d, n: LinTS(d, Paced(horizon=n, batches=20), seed=0)),
+    "LinUCB, in a block": block,
+    **({"River": river} if find_spec("river") else {}),
+    **({"MABWiser": mabwiser} if find_spec("mabwiser") else {}),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arms", type=int, nargs="+", default=[4, 50])
+    parser.add_argument("--dims", type=int, nargs="+", default=[10, 20])
+    parser.add_argument("--rounds", type=int, default=1000)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for arms, dim in zip(args.arms, args.dims, strict=True):
+        rng = np.random.default_rng(0)
+        contexts = rng.random((args.rounds, arms, dim))
+        rewards = np.cos(contexts @ rng.normal(size=dim)) + 0.1 * rng.normal(size=(args.rounds, arms))
+        costs = {name: np.min([play(contexts, rewards) for _ in range(3)], axis=0) for name, play in PLAYS.items()}
+        base = costs["plain NumPy"][0]
+        print(f"\nK = {arms}, d = {dim}: plain NumPy decides in {base:.1f} µs\n")
+        print("| | select | observe | update |\n|---|---|---|---|")
+        for name, cost in costs.items():
+            print(f"| {name} | " + " | ".join(f"{part / base:.2f}" if part else "" for part in cost) + " |")
+
+
+if __name__ == "__main__":
+    main()
