@@ -1,6 +1,7 @@
 """The dashboard: what it shows is what the record says, and a browser shows it at a desk and on a phone."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -189,3 +190,52 @@ def test_a_real_browser_shows_the_page(page, tmp_path, width):
     assert seen["outside"] == 0  # no letter is cut off
     assert seen["letters"] >= 9
     assert seen["asked"] == 0  # nothing was asked of a network
+
+
+def test_after_a_rollback_the_headline_judges_the_version_in_use():
+    made, page = played("judged", [[0.0] * 30, [1.0] * 30])
+    assert "Version 1: better." in page
+    with Study.open("memory://judged") as study:
+        study.rollback(0)
+        page = render_study(made, study.status(), study.versions(), [])
+    assert "Version 0: worse." in page
+    assert "Version 1: better." not in page
+
+
+def test_a_page_is_not_loaded_again_under_the_reader_and_has_no_limit_that_is_none():
+    study = Study.create("memory://unlimited", "trial", policy=LinUCB(dim=2, seed=0), arms=["a", "b"])
+    page = page_of(study)
+    assert 'http-equiv="refresh"' not in page
+    assert "no limit" in page
+    assert "2147483647" not in page
+    assert "log det" not in page
+    assert "step size" not in page
+
+
+def test_the_index_says_which_studies_cannot_be_read(tmp_path):
+    storage = f"sqlite:///{tmp_path / 'trial.db'}"
+    for name in ("trial", "second"):
+        Study.create(storage, name, policy=linear(), arms=["a", "b", "c"]).close()
+    with serving(storage, automatic=False) as service:
+        page = service.send("GET", "/").body.decode()
+        assert "no alarm" in page
+        service.opened.failure, service.opened._status = "the database is away", None
+        page = service.send("GET", "/").body.decode()
+        assert "cannot be read now" in page
+        assert "No studies yet" not in page
+        assert str(tmp_path) not in page
+
+
+def test_files_of_the_record_are_for_their_owner_alone(tmp_path):
+    old = os.umask(0o022)
+    try:
+        with Study.create(f"sqlite:///{tmp_path / 'trial.db'}", "trial", policy=linear(), arms=["a", "b"]) as study:
+            study.ask(contexts_of(1, arms=2))
+            study.backup(tmp_path / "copy.db")
+            with study._session.checkpoints():
+                pass
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(old)
+    assert {"trial.db", "copy.db", "trial.db-checkpoints"} <= set(modes)
+    assert set(modes.values()) == {0o600}

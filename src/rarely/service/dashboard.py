@@ -26,16 +26,15 @@ from rarely.pages.svg import Chart, legend
 from rarely.study import Status, VersionRow
 from rarely.study.events import SPECIALS, Event
 from rarely.study.settings import StudySettings
+from rarely.study.versions import UNLIMITED
 
-REFRESH = 30
-"""Seconds after which a page is loaded again."""
 BINS = 40
 """Points of a chart over time."""
 MAX_ARMS = 7
 """Arms with a colour of their own; the others share the last."""
 SECTIONS = {"helped": "Did it help?", "charts": "Charts", "updates": "Versions", "health": "Health"}
 SECTIONS |= {"quarantine": "Quarantine", "steps": "Latest actions"}
-LATEST = 8
+LATEST = 100
 """How many rewards in quarantine, and actions of people, are named."""
 
 
@@ -95,15 +94,15 @@ def render_study(
 ) -> str:
     """Return the page of a study."""
     with overview.lock:
-        shown: dict[str, Any] = {"by_version": by_version(overview)[-LATEST:], "by_arm": by_arm(overview)[:LATEST]}
+        rows = by_version(overview)
+        shown: dict[str, Any] = {"by_version": rows[-LATEST:], "by_arm": by_arm(overview)[:LATEST]}
+        shown |= {"unlimited": status.budget >= UNLIMITED, "judged": judged(rows, status.version)}
         shown |= {"panels": panels(overview), "updates": overview.updates}
         shown |= {name: list(reversed(getattr(overview, name))) for name in ("quarantined", "steps")}
         shown |= {"versions": {row.number: row for row in versions}, "health": [*_conditions(status), *health]}
         schedule = json.loads(versions[-1].settings).get("schedule")
         shown |= {"status": status, "schedule": schedule_from(schedule) if schedule else "no schedule"}
-        return render(
-            "rarely.service", "study.html", **shown, contents=[*SECTIONS.items()], refresh=REFRESH, now=time.time()
-        )
+        return render("rarely.service", "study.html", **shown, contents=[*SECTIONS.items()], now=time.time())
 
 
 def panels(overview: Overview) -> list[dict[str, Any]]:
@@ -140,14 +139,28 @@ def by_version(overview: Overview) -> list[dict[str, Any]]:
     for version in np.unique(versions):
         these = np.flatnonzero(versions == version)
         row = {"name": int(version), "first": these[0] + 1, "last": these[-1] + 1, **_earned(overview, these)}
-        if rows and row["rewards"] and (old := rows[-1])["rewards"]:
-            change = row["mean"] - old["mean"]
-            low = change - np.hypot(row["mean"] - row["low"], old["high"] - old["mean"])
-            high = change + np.hypot(row["high"] - row["mean"], old["mean"] - old["low"])
-            verdict = "better" if low > 0 else "worse" if high < 0 else "no clear difference"
-            row |= {"change": change, "change_low": low, "change_high": high, "verdict": verdict}
-        rows.append(row)
+        rows.append(row | (compared(row, rows[-1]) if rows else {}))
     return rows
+
+
+def compared(row: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """Return how the mean reward of a version differs from that of another one."""
+    if not (row["rewards"] and old["rewards"]):
+        return {}
+    change = row["mean"] - old["mean"]
+    low = change - np.hypot(row["mean"] - row["low"], old["high"] - old["mean"])
+    high = change + np.hypot(row["high"] - row["mean"], old["mean"] - old["low"])
+    verdict = "better" if low > 0 else "worse" if high < 0 else "no clear difference"
+    return {"change": change, "change_low": low, "change_high": high, "verdict": verdict}
+
+
+def judged(rows: Sequence[dict[str, Any]], version: int) -> dict[str, Any] | None:
+    """Return the version in use, compared with the last other one that decided: after a rollback, the one left."""
+    mine = next((row for row in rows if row["name"] == version), None)
+    others = [row for row in rows if row["name"] != version]
+    if mine is None or not others or not (verdict := compared(mine, others[-1])):
+        return None
+    return mine | verdict | {"other": others[-1]["name"], "other_mean": others[-1]["mean"]}
 
 
 def by_arm(overview: Overview) -> list[dict[str, Any]]:

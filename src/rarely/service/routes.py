@@ -28,12 +28,13 @@ from rarely.pages.page import render
 from rarely.service import bodies
 from rarely.service.access import Key, KeyFile
 from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, Refusal, RewardRequest, SignedRequest
-from rarely.service.dashboard import REFRESH, render_study
+from rarely.service.dashboard import render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.writer import Call, ServiceLimits
 from rarely.study import Answer, BrokenStudy, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
 from rarely.study.reports import html_of
+from rarely.study.versions import UNLIMITED
 
 LOG = logging.getLogger("rarely.service")
 PUBLIC = ""
@@ -110,6 +111,9 @@ class Api:
 
     def _visible(self, key: Key | None) -> list[OpenedStudy]:
         return [each for each in self.studies.all() if key is None or key.covers(each.study.name)]
+
+    def _broken(self, key: Key | None) -> list[str]:
+        return [name for name in list(self.studies.broken) if key is None or key.covers(name)]
 
     async def opened(self, name: str) -> OpenedStudy:
         opened = self.studies.opened(name)
@@ -218,8 +222,7 @@ class Api:
         """Return counters, gauges and histograms of the key's studies and of the process, as Prometheus reads them."""
         problems, free = await self._problems(STALL), free_bytes(self._storage)
         lines = [line for each in self._visible(key) for line in each.metrics()]
-        broken = [name for name in self.studies.broken if key is None or key.covers(name)]
-        lines += [sample("rarely_healthy", 0, study=name) for name in broken]
+        lines += [sample("rarely_healthy", 0, study=name) for name in self._broken(key)]
         lines += [*self.meters.lines(), *process_lines(), sample("rarely_ready", int(not problems))]
         lines.append(sample("rarely_keys_valid", int(self._keys is None or not self._keys.failure)))
         lines += [] if free is None else [sample("rarely_storage_free_bytes", free)]
@@ -279,8 +282,17 @@ class Api:
     @route("GET", "/", "read")
     async def index(self, key: Key | None) -> Response:
         """Return the page of all studies that the key covers."""
-        statuses = [await run_in_threadpool(each.status) for each in self._visible(key) if not each.failure]
-        return page(render("rarely.service", "index.html", studies=statuses, refresh=REFRESH))
+        names = [name for name in self.studies.opening if key is None or key.covers(name)]
+        broken = [(name, "is being opened; the log says how far it is") for name in names]
+        broken += [(name, "is not served; the log says why") for name in self._broken(key)]
+        statuses = []
+        for each in self._visible(key):
+            try:
+                statuses.append(await run_in_threadpool(each.status))
+            except RarelyError:
+                broken.append((each.study.name, "cannot be read now; the log says why"))
+        shown: dict[str, Any] = {"studies": statuses, "broken": broken, "unlimited": UNLIMITED}
+        return page(render("rarely.service", "index.html", **shown))
 
     @route("GET", "/studies/{name}", "read")
     async def dashboard(self, study: OpenedStudy) -> Response:

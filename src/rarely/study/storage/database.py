@@ -128,6 +128,7 @@ class Database(ABC):
 
     def copy_checkpoints(self, path: str) -> None:
         """Copy all checkpoints to a new SQLite file; see `take_checkpoints`."""
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         with closing(sqlite3.connect(path)) as target, self.checkpoints() as tables:
             target.execute(checkpoint_statement("sqlite"))
             for study, base, start in tables.run("SELECT study, base, start FROM rarely_checkpoints"):

@@ -48,6 +48,13 @@ def loses_writes(version: tuple[int, ...]) -> bool:
     return version >= WAL_FIRST and not (version >= WAL_FIXED or version[2] >= backport)
 
 
+def make_private(path: str) -> None:
+    """Make a new file that its owner alone may read, as are the journals that SQLite makes beside it."""
+    if path != ":memory:" and not os.path.exists(path):
+        with suppress(OSError):  # which SQLite explains
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+
+
 def file_system(path: str) -> str:
     """Return the kind of file system that holds a path, such as "ext4"; "" where the system does not say."""
     if not MOUNTS.exists():
@@ -74,6 +81,8 @@ class SqliteStorage(Database):
         place = f"{Path(path).as_uri()}?mode=ro&immutable=1" if read_only else path
         options: dict[str, Any] = {"timeout": BUSY_TIMEOUT, "isolation_level": None, "check_same_thread": False}
         with self._translated(url):
+            if not read_only:
+                make_private(path)
             self._raw: sqlite3.Connection = sqlite3.connect(place, uri=read_only, **options)
             try:
                 if not read_only:
@@ -154,6 +163,7 @@ class SqliteStorage(Database):
 
         with self.lock, self._translated(path):
             self._check_usable()
+            make_private(path)
             with closing(sqlite3.connect(path)) as target:
                 self._raw.backup(target, pages=BACKUP_PAGES, progress=let_others_write)
                 target.execute("PRAGMA journal_mode = DELETE")

@@ -270,9 +270,10 @@ class Tables:
 
     def rewards_of(self, first: int, last: int) -> list[tuple[int, list[float]]]:
         """Return the round and accepted rewards of each decision after `first` up to and including `last`, in order."""
-        sql = f"SELECT d.seq, r.body {_REWARDED} AND d.seq > ? AND d.seq <= ? ORDER BY d.seq, r.seq"
+        sql = f"SELECT d.seq, r.seq, r.body {_REWARDED} AND d.seq > ? AND d.seq <= ?"
         by_decision: dict[int, tuple[int, list[float]]] = {}
-        for seq, body in self._rows(sql, first, last):
+        # Sorted here: with ORDER BY r.seq, SQLite would scan the whole record for each decision.
+        for seq, _, body in sorted(self._rows(sql, first, last)):
             content = read_body(body)
             by_decision.setdefault(seq, (content["round"], []))[1].append(content["reward"])
         return list(by_decision.values())
