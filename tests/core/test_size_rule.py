@@ -414,3 +414,21 @@ class TestConversion:
         assert before[0] == after[0]
         for name, array in before[1].items():
             np.testing.assert_array_equal(array, after[1][name])
+
+
+def test_prices_order_forms_as_clocks_do():
+    """The order that `benchmarks/prices.py` measures, where forms differ by more than a factor of 1.2."""
+
+    def order(widths, rounds):
+        costs = rarely.prices(widths, rounds)
+        return sorted((name for name in costs if costs[name].bytes < 2**28), key=lambda name: costs[name].seconds)
+
+    assert order(((8, 6), (1, 8)), 400) == ["diagonal", "last_layer", "primal", "dual"]
+    large = ((300, 20), (300, 300), (1, 300))
+    assert order(large, 100) == ["last_layer", "dual", "diagonal"]
+    assert order(large, 400) == ["last_layer", "diagonal", "dual"]
+
+
+def test_where_no_approximation_is_small_enough_the_quickest_is_taken():
+    assert size_rule(((8, 6), (1, 8)), 2**30, 1.0, 3, forms=len(factory.FORMS)).approximation == "diagonal"
+    assert size_rule(((300, 300), (1, 300)), 2**30, 1.0, 3, forms=len(factory.FORMS)).approximation == "last_layer"

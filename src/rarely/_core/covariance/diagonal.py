@@ -38,7 +38,7 @@ class Diagonal(Covariance):
     def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
         """Return 8·3p bytes and 3p operations an arm."""
         p = sum(o * i for o, i in widths)
-        return Price(cls.kind, cls.exact, 24 * p, 3 * p)
+        return Price(cls.kind, cls.exact, 24 * p, 3 * p, (150.0, 3.2e-3))
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         super().__init__(widths, ridge, limit)

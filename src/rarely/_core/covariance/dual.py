@@ -48,7 +48,9 @@ class Dual(Covariance):
     def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
         """Return 8(t²/2 + 128t + ct) bytes, and t² + 2ct operations an arm, c numbers in one round's factors."""
         t, (c, products) = rounds, RowCost.of(widths, row)
-        return Price(cls.kind, cls.exact, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * products * t)
+        return Price(
+            cls.kind, cls.exact, 8 * (t * t // 2 + 128 * t + c * t), t * t + 2 * products * t, (470.0, 1.15e-3)
+        )
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ class Primal(Covariance):
     def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
         """Return 8·(3p² + 2.5p²) bytes, Z and two factors and a block of pending rounds, and p² operations an arm."""
         p = sum(o * i for o, i in widths)
-        return Price(cls.kind, cls.exact, 44 * p * p, p * p)
+        return Price(cls.kind, cls.exact, 44 * p * p, p * p, (415.0, 1.46e-3))
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         super().__init__(widths, ridge, limit)
@@ -333,7 +333,7 @@ class LastLayer(Primal):
     def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
         """Return 8·5.5m² bytes and m² operations an arm, m the last layer's inputs."""
         m = widths[-1][1]
-        return Price(cls.kind, cls.exact, 44 * m * m, m * m)
+        return Price(cls.kind, cls.exact, 44 * m * m, m * m, (325.0, 2.5e-3))
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         super().__init__(widths, ridge, limit)

@@ -58,21 +58,31 @@ class RowCost(NamedTuple):
 class Price:
     """Memory kept, and the work for one arm's bonus at the end.
 
+    `clock` is measured: microseconds of a decision among ten arms, with bonuses that follow the running Z, and what
+    each operation adds to them. It is constant, so that what depends on it is the same on every machine;
+    `benchmarks/prices.py` compares it with the machine at hand.
+
     Examples
     --------
     >>> from rarely import prices
     >>> print(prices(((10, 3), (1, 10)), rounds=1000)["primal"])
-    primal (exact): 70.4 kB, 1.6e+03 operations an arm
+    primal (exact): 70.4 kB, 0.42 ms a decision
     """
 
     kind: str
     exact: bool
     bytes: int
     flops: int
+    clock: tuple[float, float] = (400.0, 1.5e-3)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a decision among ten arms."""
+        return 1e-6 * (self.clock[0] + self.clock[1] * self.flops)
 
     def __str__(self) -> str:
         how = "exact" if self.exact else "approximate"
-        return f"{self.kind} ({how}): {in_bytes(self.bytes)}, {self.flops:.2g} operations an arm"
+        return f"{self.kind} ({how}): {in_bytes(self.bytes)}, {1e3 * self.seconds:.2g} ms a decision"
 
 
 def prices(widths: Widths, rounds: int, row: RowCost | None = None) -> dict[str, Price]:
@@ -90,7 +100,7 @@ def prices(widths: Widths, rounds: int, row: RowCost | None = None) -> dict[str,
     Examples
     --------
     >>> str(prices(((200, 10), (1, 200)), rounds=2000)["dual"])
-    'dual (exact): 24.6 MB, 5.6e+06 operations an arm'
+    'dual (exact): 24.6 MB, 7 ms a decision'
     """
     exact_first = sorted(FORMS.items(), key=lambda item: (not item[1].exact, item[1].auto_rank or 0.0))
     return {name: form.price(widths, rounds, row) for name, form in exact_first}

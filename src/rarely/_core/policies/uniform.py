@@ -53,7 +53,7 @@ class NoCovariance(Covariance, by_name=False):
 
     @classmethod
     def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
-        return Price("none", True, 0, 0)
+        return Price("none", True, 0, 0, (0.0, 0.0))
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         return Candidates(factors, factors.squared_norms)
