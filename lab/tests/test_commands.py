@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("sketched_figures")
 @pytest.fixture
 def serial(monkeypatch):
     """Cells played in this process: starting another takes longer than they do."""
-    monkeypatch.setattr("rarely_lab.commands.reproduce.LocalExecutor", lambda jobs: LocalExecutor(None))
+    monkeypatch.setattr("rarely_lab.commands.progress.LocalExecutor", lambda jobs: LocalExecutor(None))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_progress_is_told_by_the_clock_and_not_by_the_cells(tmp_path, monkeypatc
             yield play_cell(cell)
 
     monkeypatch.setattr(sys.modules["rarely.console"], "SECONDS_TO_FIRST_LINE", 0.05)
-    monkeypatch.setattr("rarely_lab.commands.reproduce.LocalExecutor", lambda jobs: patient)
+    monkeypatch.setattr("rarely_lab.commands.progress.LocalExecutor", lambda jobs: patient)
     assert call(*QUICK, "--out", tmp_path).exit_code == 0
     assert any(re.match("6 of 6 cells in .*$", line) for line in lines)
 
@@ -238,7 +238,7 @@ def test_a_failed_cell_is_told_at_the_end_with_exit_code_1(tmp_path, monkeypatch
 
         return Result(cell.id, None, "it rained") if cell.seed else play_cell(cell)
 
-    monkeypatch.setattr("rarely_lab.commands.reproduce.LocalExecutor", lambda jobs: lambda cells: map(failing, cells))
+    monkeypatch.setattr("rarely_lab.commands.progress.LocalExecutor", lambda jobs: lambda cells: map(failing, cells))
     result = call(*QUICK, "--out", tmp_path)
     assert result.exit_code == 1
     assert "fixed-B40/seed1: it rained" in told(result)
