@@ -210,6 +210,28 @@ def test_beyond_the_exact_rounds_inducing_contexts_predict_the_same(monkeypatch)
         assert np.abs(policy.score(new).means - linear(new, 0)).mean() < 0.1
 
 
+@pytest.mark.parametrize("times", [False, True], ids=["everything counts", "a decay"])
+def test_z_of_many_rounds_is_made_of_a_sample_that_stands_for_all(monkeypatch, times):
+    monkeypatch.setattr(evidence, "EXACT", 200)
+    monkeypatch.setattr(evidence, "INDUCING", 40)
+    policy = played(BatchNeuralUCB(3, OnDemand(), seed=0), 900, linear)
+    learner, history = policy._learner, policy._state.history
+    if times:
+        learner = replace(learner, choice=learner.choice._replace(memory=Memory(decay=0.001)))
+    contexts, rows = history.contexts, history.remembered_rows().astype(float)
+    whole = policy._factory.build(learner.features_of(history), learner.widths, contexts)
+    phi = learner._assessed(contexts, rows if times else learner.now)[1].inputs[0]
+    assert_allclose(whole.written_out()[0], np.eye(40) + phi.T @ phi, rtol=1e-9, atol=1e-9)
+    assert whole.rounds == len(contexts)
+    monkeypatch.setattr(evidence, "COUNTED_IN_Z", 600)
+    sample = policy._factory.build(learner.features_of(history), learner.widths, contexts)
+    assert sample.rounds == len(contexts)
+    new = learner.features(np.random.default_rng(7).normal(size=(50, 3)))
+    ratio = sample.measure(new).variances / whole.measure(new).variances
+    assert 0.8 < ratio.min() <= ratio.max() < 1.25
+    assert not np.array_equal(sample.written_out()[0], whole.written_out()[0])
+
+
 def test_units_of_contexts_and_rewards_change_no_decision():
     def arms(scale, unit):
         rng, policy, out = np.random.default_rng(0), BatchNeuralUCB(3, Paced(200, 8), seed=0), []

@@ -91,6 +91,8 @@ HEAVY, HUBER = 8.0, 1.345
 JITTER = 1e-6
 EXACT, INDUCING, LEARNED_FROM = 2048, 512, 20_000
 """Rounds up to which everything is exact, contexts that stand for more of them, and rewards that they learn from."""
+COUNTED_IN_Z = 16_384
+"""Rounds from which Z is made with inducing contexts: of more a sample stands for all, so that an update is bounded."""
 MOST = 2 * EXACT
 """Rounds that the t×t form takes in, in a batch that goes on beyond EXACT."""
 
@@ -218,16 +220,7 @@ class EvidenceLearner(ScaledLearner):
         return self.assess(contexts)[1] if self.inducing else self.kernel_features(contexts, self.now)
 
     def features_of(self, history: History) -> Callable[[Array], Factors]:
-        if not self.choice.memory:
-            return self.features
-        rows, done = history.remembered_rows().astype(np.float64), 0
-
-        def features(contexts: Array) -> Factors:
-            nonlocal done
-            times, done = rows[done : done + len(contexts)], done + len(contexts)
-            return self._assessed(contexts, times)[1]
-
-        return features
+        return _FeaturesInTime(self, history.remembered_rows().astype(np.float64) if self.choice.memory else None)
 
     @property
     def noise(self) -> float | None:
@@ -376,6 +369,27 @@ class EvidenceLearner(ScaledLearner):
                 divisors=saved.array("divisors", (count,)),
                 updates=tuple(saved.array("updates", (None,)).tolist()), **of_all, **numbers,
             )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _FeaturesInTime:
+    """Features of the contexts of a history, asked for in their order, each at its time."""
+
+    learner: EvidenceLearner
+    times: Array | None
+    """None where time does not matter."""
+    done: int = 0
+
+    def __call__(self, contexts: Array) -> Factors:
+        if self.times is None:
+            return self.learner.features(contexts)
+        here = slice(self.done, self.done + len(contexts))
+        self.done = here.stop
+        return self.learner._assessed(contexts, self.times[here])[1]
+
+    def some(self, rows: IntArray) -> _FeaturesInTime:
+        """Return those of some of the contexts."""
+        return replace(self, times=None if self.times is None else self.times[rows])
 
 
 class _Rewards(NamedTuple):
@@ -588,6 +602,28 @@ class EvidenceFactory(DualFactory):
 
     def exact_rounds(self, covariance: Covariance, arms: int) -> int | None:
         return EXACT if isinstance(covariance, Dual) else 0
+
+    def build(
+        self,
+        features: Any,
+        widths: Widths,
+        contexts: Array,
+        weights: Array | None = None,
+        *,
+        arms: int = 0,
+        ahead: int = 0,
+    ) -> Covariance:
+        if len(widths) > 1:
+            return super().build(features, widths, contexts, weights, arms=arms, ahead=ahead)
+        count, covariance = len(contexts), Primal(widths, self.ridge, self._limit(widths))
+        rows = _sample(np.arange(count), COUNTED_IN_Z)
+        features, counts = features.some(rows), np.full(len(rows), count / len(rows))
+        counts = counts if weights is None else counts * weights[rows]
+        total = np.zeros((covariance.parameters, covariance.parameters))
+        for start in range(0, len(rows), EXACT):
+            part = slice(start, start + EXACT)
+            total += covariance.contribution(features(contexts[rows[part]]).weighted(counts[part]))
+        return covariance.with_contributions(total, count)
 
     def _new(self, form: str, widths: Widths) -> Covariance:
         if len(widths) == 1:
