@@ -37,6 +37,8 @@ def made(kind: str, **settings: Any) -> Policy:
         policy: Policy = LinUCB(**common)
     elif kind == "thompson":
         policy = LinTS(**common)
+    elif kind == "evidence":
+        policy = BatchNeuralUCB(**common)
     else:
         policy = BatchNeuralUCB(**{"hidden": 6, "covariance": "primal"} | common)
     rng = np.random.default_rng(1)

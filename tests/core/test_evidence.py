@@ -1,5 +1,6 @@
 """The default's learner against dense algebra, and what evidence chooses on worlds whose answer is known."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -230,6 +231,20 @@ def test_z_of_many_rounds_is_made_of_a_sample_that_stands_for_all(monkeypatch, t
     ratio = sample.measure(new).variances / whole.measure(new).variances
     assert 0.8 < ratio.min() <= ratio.max() < 1.25
     assert not np.array_equal(sample.written_out()[0], whole.written_out()[0])
+
+
+def test_an_update_that_is_prepared_and_run_elsewhere_is_that_of_the_policy():
+    here, elsewhere = BatchNeuralUCB(3, OnDemand(), seed=0), BatchNeuralUCB(3, OnDemand(), seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        contexts = rng.normal(size=(50, 4, 3))
+        for policy in (here, elsewhere):
+            decision = policy.select(contexts)
+            policy.observe(decision, linear(contexts[np.arange(50), decision.arm], 0))
+        here.update()
+        elsewhere.adopt(pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(elsewhere.prepare_update())).run())))
+        assert here.updates[-1].tuning == elsewhere.updates[-1].tuning
+        assert here.fingerprint() == elsewhere.fingerprint()
 
 
 def test_units_of_contexts_and_rewards_change_no_decision():

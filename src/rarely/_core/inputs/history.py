@@ -597,8 +597,10 @@ class History:
         )
         return other
 
-    def for_learning(self) -> History:
-        """Return contexts and rewards alone, for a learner: arms, versions, means and bonuses are left out."""
+    def for_learning(self, *, predictions: bool) -> History:
+        """Return what a learner needs: contexts and rewards, and the `predictions` of some learners alone."""
+        if predictions:
+            return changed(self, _lives=())
         return changed(self, _numbers=np.empty((0, 3), np.int64), _known=np.empty((0, 3)), _lives=())
 
     # --- saving

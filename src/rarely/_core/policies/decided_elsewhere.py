@@ -229,8 +229,8 @@ class UpdateFromSums:
     def __init__(self, policy: Policy) -> None:
         self._policy, self._before, self._factory = policy, state_of(policy), policy._factory
         learner, history = self._before.current.learner, self._before.history
-        sized = self._empty(learner, self._before.most_arms)
-        if learner.reward_task(history, 0) is None or isinstance(sized, Dual | SparseDiagonal):
+        sized, grows = self._empty(learner, self._before.most_arms), learner.for_blocks() is learner
+        if learner.reward_task(history, 0) is None or (grows and isinstance(sized, Dual | SparseDiagonal)):
             raise InvalidInput(
                 "an update from many blocks takes LinUCB, LinTS and networks that train on a sample, "
                 "Training(rows=10_000) say, with a Z whose size is fixed, not the dual form or sparse rows; got "
@@ -253,7 +253,8 @@ class UpdateFromSums:
 
     def expect(self, offered: Iterable[OfferedArms], rounds: int, rewards: int) -> RewardTask:
         """Take in what is known of the arms of so many new rounds; so many rewards are new, of any rounds."""
-        stats, arms, learner = self._before.arm_stats, self._before.most_arms, self._before.current.learner
+        stats, arms = self._before.arm_stats, self._before.most_arms
+        learner = self._before.current.learner.for_blocks()
         moments = learner.moments
         for each in offered:
             stats, arms = stats.plus(each.stats), max(arms, each.most)

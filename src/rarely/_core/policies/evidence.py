@@ -138,6 +138,8 @@ class EvidenceLearner(ScaledLearner):
     times: Array = field(default_factory=lambda: np.empty(0))
     coefficients: Array = field(default_factory=lambda: np.empty(0))
     inducing: bool = False
+    sums: bool = False
+    """Whether the next version is made of sums over blocks, and so on inducing contexts at any number of rounds."""
     now: float = 0.0
     """The row of the history from which on this version decides."""
     learned: int = 0
@@ -301,6 +303,11 @@ class EvidenceLearner(ScaledLearner):
             bets, alarmed = bets.settled(predicted, means, gram, new, self.learned)
         return bets.seen(rewards) if len(rewards) else bets, alarmed
 
+    reads_predictions = True
+
+    def for_blocks(self) -> Self:
+        return changed(self, sums=True)
+
     def reward_task(self, history: History, new: int) -> RewardTask | None:
         return RewardTask(None, LEARNED_FROM, LEARNED_FROM // 2, history.logged)
 
@@ -446,8 +453,8 @@ class _Fit:
         next_metric = fresh.metric
         if self.count >= FEWEST_FOR_METRIC and 1 < self.mapped.shape[1] <= METRIC_COLUMNS:
             next_metric = self._next_metric(choice)
-        inducing = self.count > EXACT
-        learner = replace(fresh, choice=choice, divisors=self.divisors, next_metric=next_metric)
+        inducing = self.count > EXACT or fresh.sums
+        learner = replace(fresh, choice=choice, divisors=self.divisors, next_metric=next_metric, sums=False)
         learner = self._induced(learner) if inducing else self._solved(learner, trust)
         report = TrainingReport(tuning=f"{described(choice)}: {said}", trained=len(judged) if inducing else None)
         return learner, report
@@ -676,7 +683,7 @@ def _neighbours(point: tuple[int, ...], among: list[int]) -> list[tuple[int, ...
     return out
 
 
-def _sample(times: Array, most: int) -> IntArray:
+def _sample(times: Array | IntArray, most: int) -> IntArray:
     """Return which rows to take, at most so many: all, or those with the smallest hashes."""
     if len(times) <= most:
         return np.arange(len(times))

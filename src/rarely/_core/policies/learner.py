@@ -233,6 +233,13 @@ class Learner(ABC):
         """Return what makes the features of `history.remembered()`, which it is given part by part, in order."""
         return self.features
 
+    reads_predictions: bool = False
+    """Whether it learns from what was predicted of each reward, too."""
+
+    def for_blocks(self) -> Self:
+        """Return the learner whose next version is made of sums over many blocks, with features of a fixed size."""
+        return self
+
     predicts: bool = True
     """Whether there is a model at all; without one means and bonuses are 0, and Z does not grow."""
 

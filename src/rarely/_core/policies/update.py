@@ -178,7 +178,9 @@ def with_digest(job: UpdateJob, settings: dict[str, Any], learned: int) -> Updat
     history, needs = job.history, job.learner.needs(job.history)
     if needs is not None and history.forgetting is None and not job.learner.rebuilds:
         history = history.without(~needs)
-    return replace(job, cut=replace(cut, digest=digest), history=history.for_learning())
+    return replace(
+        job, cut=replace(cut, digest=digest), history=history.for_learning(predictions=job.learner.reads_predictions)
+    )
 
 
 def digest_of(settings: dict[str, Any], learner: Learner, history: History, cut: Cut, learned: int) -> str:
