@@ -1,6 +1,8 @@
 """Rounds in one compiled call against the plain way, which is the oracle: see `policies/compiled_step.py`."""
 
+import copy
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +23,8 @@ from rarely import (
     OnDemand,
     Paced,
     Uniform,
+    UnknownRound,
+    WrongDecision,
     load,
 )
 from rarely._core import native
@@ -278,6 +282,37 @@ def test_a_rule_of_ones_own_goes_the_plain_way():
 
     policy = LinUCB(2, OnDemand(), exploration=Cautious(), seed=0)
     assert policy.select(np.array([[1.0, 0.0], [5.0, 0.0]])).arm == 0
+
+
+@given(order=st.permutations(range(12)), twice=st.sets(st.integers(0, 11)), logged=st.booleans(), loaded=st.booleans())
+def test_a_usual_reward_is_recorded_as_any_other(order, twice, logged, loaded):
+    """In any order, some of them given twice, after a log or in a later life."""
+    contexts, rewards, _ = world(8, 4, kind="normal")
+    start = LinUCB.from_log(contexts[0], rewards[0], seed=0) if logged else LinUCB(3, seed=0)
+    if loaded:
+        start.select(contexts[:2])
+        start = copy.copy(start)
+    policy, plain = start, copy.copy(start)
+    plain._life = policy._life
+    decisions = [(policy.select(contexts[t]), plain.select(contexts[t]))[0] for t in range(12)]
+    for t in (*order, *twice):
+        reward = float(rewards[t, 0])
+        first = policy.history.with_first_reward(decisions[t], reward)
+        assert (first is None) == (not np.isnan(policy.history.rewards[decisions[t].round - 1 + policy.history.logged]))
+        policy.observe(decisions[t], reward)
+        plain.observe(decisions[t], np.array([reward]))
+    assert policy.fingerprint() == plain.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "change", [{"arm": 9}, {"version": 5}, {"round": 99}, {"round": 0}, {"means": np.full(4, 7.0)}, {"life": "0" * 16}]
+)
+def test_a_decision_with_another_record_has_no_usual_reward(change):
+    policy = LinUCB(3, seed=0)
+    decision = replace(policy.select(world(9, 4, kind="normal")[0][0]), **change)
+    assert policy.history.with_first_reward(decision, 1.0) is None
+    with pytest.raises((UnknownRound, WrongDecision)):
+        policy.observe(decision, 1.0)
 
 
 def highest_in_c(means, deviations, tolerance, lowest):

@@ -18,6 +18,7 @@ fail half-way. Successive histories share buffers, behind whose first `length` r
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
@@ -446,6 +447,32 @@ class History:
         positions, kept = self._found(numbers, decision.life)
         self._check_decision(decision, numbers, positions, kept)
         return self._with_rewards(numbers, positions, kept, rewards, late)
+
+    def with_first_reward(self, decision: Decision, reward: Any) -> History | None:
+        """Return what `with_rewards_of` does for the usual case, None in every other.
+
+        That is a finite float for one round of the latest life, whose record agrees and has no reward yet.
+        """
+        number, means, before = decision.round, decision.means, self._arrived
+        usual = type(number) is int and type(means) is np.ndarray and means.ndim == 1 and self._lives
+        if not (usual and isinstance(reward, float) and math.isfinite(reward)):
+            return None
+        position, (begin, life) = int(number) + self.logged - 1, self._lives[-1]
+        if self._kept.start or decision.life != life or not begin <= position < self._length:
+            return None
+        arm, version, place = self._numbers[position].tolist()
+        same = type(decision.arm) is int and (arm, version) == (decision.arm, decision.version) and arm < len(means)
+        if not same or means[arm] != self._known[position, 1]:
+            return None
+        if 0 <= place < before and self._arrivals[place] == position:
+            return None
+        other = shallow(self)
+        if before < len(self._arrivals):
+            self._numbers[position, 2], self._arrivals[before], self._values[before] = before, position, reward
+            other._arrived = before + 1
+        else:
+            other._record(np.array([position]), np.array([reward]))
+        return other
 
     def with_rewards_by_id(self, ids: Any, rewards: Any, *, late: Late = "raise") -> History:
         """Return the history with the rewards of decision ids, whose lives and rounds must be those of this history."""

@@ -325,6 +325,11 @@ class Policy(ABC):
             raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
         if not (isinstance(late, str) and late == "raise"):
             check_choice("late", late, Late)
+        with self._single_caller():
+            first = None if decision is None else self._state.history.with_first_reward(decision, rewards)
+            if first is not None:
+                self._state = changed(self._state, history=first)
+                return
         with self._single_caller(), np.errstate(all="ignore"):
             state = self._state
             if decision is not None:
