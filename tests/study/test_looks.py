@@ -293,3 +293,34 @@ def test_a_tipping_point_says_how_far_missing_rewards_must_lie_to_undo_what_was_
     assert effect.shown == 0
     assert effect.bound_low < 0
     assert 0 < effect.tipping < 1
+
+
+# --- documents
+
+
+def test_the_plan_prints_a_document_that_its_hash_names():
+    plan = AnalysisPlan(400, looks=4, effect=0.2, subgroups={"older": (0, 65.0, None)}, estimand="All who were asked.")
+    said = str(plan)
+    assert plan.hash in said
+    for part in ("After 100, 200, 300, 400 decisions", "A difference of 0.2 matters", "older", "All who were asked."):
+        assert part in said
+    assert plan.hash == AnalysisPlan(**json.loads(json.dumps(plan.describe()))).hash
+    assert plan.hash != AnalysisPlan(400, looks=4).hash
+    assert "no boundary of futility" in str(AnalysisPlan(400))
+
+
+def test_flow_and_allocation_are_shown_and_the_blinded_view_names_no_arm():
+    study = trial()
+    enrol(study, 0, 150, late=range(140, 150))
+    study.look(**ANN)
+    found = study.analysis()
+    assert sum(row[1] for row in found.flow) == 150
+    assert sum(row[3] for row in found.flow) == 10
+    assert found.allocation[-1][0] == 150
+    assert all(sum(chances) == pytest.approx(1.0) for _, chances in found.allocation)
+    assert "Flow of patients" in str(found)
+    blinded = found.blinded()
+    assert "150 of 400 decisions, 140 rewards" in blinded
+    assert "look after decision 150, 35% of the outcomes planned" in blinded
+    assert not any(arm in blinded for arm in WEAK)
+    assert study.settings.plan.hash in blinded

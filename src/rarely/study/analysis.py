@@ -53,6 +53,8 @@ MAX_PAIRED = 10
 """Arms up to which every pair is compared; of more, each with the control arm only."""
 IMBALANCE = 0.1
 """Standardised difference that counts as an imbalance, if chance does not explain it."""
+TENTHS = 10
+"""Parts of the rounds over which the allocation is shown."""
 TIPPING = 1e-3
 """To which a tipping point is found."""
 
@@ -182,6 +184,10 @@ class Analysis:
     deviations: tuple[str, ...]
     notes: tuple[str, ...]
     """What the intervals rest on."""
+    flow: tuple[tuple[str, int, int, int], ...] = ()
+    """Of each arm: its name, the patients that it was given, their outcomes, and those without one."""
+    allocation: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    """The mean probability of each arm over time: the last round of each tenth, and the probabilities."""
     time: int = 0
     """Of the last event that was analysed, in microseconds since 1970 (UTC)."""
     ended: bool = False
@@ -190,6 +196,10 @@ class Analysis:
     def describe(self) -> dict[str, Any]:
         """Return the analysis as JSON; what is unknown or infinite is None."""
         return dict(plain_json(asdict(self)))
+
+    def blinded(self) -> str:
+        """Return what may be seen by those who must not know arms: counts over all arms, looks and deviations."""
+        return reports.blinded_text_of(self)
 
     def __str__(self) -> str:
         return reports.text_of(self)
@@ -265,12 +275,25 @@ def examine(
         protocol=_protocol(events[0], session.row.budget),
         deviations=tuple(_deviations(events, settings, used, control, count)),
         notes=(),
+        flow=tuple(_flow(outcomes, names)),
+        allocation=tuple(
+            (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist()))
+            for part in np.array_split(np.arange(count), min(TENTHS, count) or 1)
+            if len(part)
+        ),
         time=trial.time,
         ended=trial.ended,
     )
     made = replace(made, notes=(*_notes(made, settings, names), *_overrun(session, events, last)))
     said = (*made.deviations, *_stopped_without_reason(made), *_overridden(session, last))
     return replace(made, deviations=said), cuts
+
+
+def _flow(outcomes: Outcomes, names: Sequence[str]) -> Iterator[tuple[str, int, int, int]]:
+    for arm, name in enumerate(names):
+        rewards = outcomes.rewards[outcomes.arms == arm]
+        lacking = int(np.isnan(rewards).sum())
+        yield name, len(rewards), len(rewards) - lacking, lacking
 
 
 def seq_of(session: Session, as_of: Any) -> int:

@@ -18,6 +18,13 @@ from rarely.study.events import canonical, digest
 
 Comparisons = Literal["holm", "ordered", "each"]
 MAX_LOOKS = 100
+COMPARED = {
+    "holm": "All comparisons with the control arm hold together, by closed testing: each of m has an m-th of the "
+    "error, and what was shown leaves its share to the others.",
+    "ordered": "All comparisons with the control arm hold together: each waits, in the order of the arms, until the "
+    "one before it was shown.",
+    "each": "Each comparison has this error for itself; they do not hold together.",
+}
 Ends = tuple[int, float | None, float | None]
 """A covariate by its number, and where a subgroup begins and ends, its end not included; None for no end."""
 
@@ -101,6 +108,39 @@ class AnalysisPlan:
     def hash(self) -> str:
         """The SHA-256 of the plan's fields, which the document and every look on record name."""
         return digest(canonical(self.describe()))
+
+    def document(self) -> str:
+        """Return a statistical analysis plan as Markdown, which ends with its hash; `print` shows it."""
+        share = f"{100 * (1 - self.level):g} %"
+        looks = ", ".join(map(str, self.at))
+        futility = (
+            f"A difference of {self.effect:g} matters. A boundary of futility, which does not bind, leaves "
+            f"{self.power:.0%} power for it; the boundaries of efficacy do not count on it."
+            if self.effect is not None
+            else "There is no boundary of futility."
+        )
+        groups = ", ".join(f"{name} (covariate {ends[0]})" for name, ends in (self.subgroups or {}).items()) or "None"
+        parts = {
+            "Estimand": self.estimand
+            or "The difference of mean rewards between each arm and the control arm, of all "
+            "patients for whom both were available, whatever arm they were given in the end.",
+            "Looks": f"After {looks} decisions. The error is spent by {self.spending}, at each look in proportion to "
+            "the outcomes that have come. A look is frozen on record when it is taken; later ones change nothing.",
+            "Error": f"{share}, two-sided. {COMPARED[self.comparisons]}",
+            "Futility": futility,
+            "Estimates": "Doubly robust scores with the recorded probabilities, adjusted for covariates by a ridge "
+            "regression of each arm on earlier rounds, which may be wrong without harm to the estimate. At a look: "
+            "intervals that hold at all looks together. At the end: p-values, median-unbiased estimates and intervals "
+            "in the order of stages. Outcomes after the decision to stop replace the look that made it.",
+            "Missing outcomes": "Left out; bounds if all were the worst or the best, and the tipping point.",
+            "Subgroups": f"{groups}. Exploratory.",
+        }
+        lines = [f"# Statistical analysis plan, {self.rounds} patients"]
+        for title, text in parts.items():
+            lines += ["", f"## {title}", "", text]
+        return "\n".join([*lines, "", f"SHA-256 of the plan: `{self.hash}`", ""])
+
+    __str__ = document
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON: its fields, so that `AnalysisPlan(**description)` is the inverse."""

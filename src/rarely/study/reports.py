@@ -37,6 +37,15 @@ def text_of(analysis: Analysis) -> str:
     return "\n".join(lines)
 
 
+def blinded_text_of(analysis: Analysis) -> str:
+    """Return counts over all arms, the looks that came, and no arm's name, estimate or share."""
+    lines = [f"{analysis.study}: {analysis.decisions} of {analysis.plan.rounds} decisions, {analysis.rewards} rewards"]
+    lines.append(f"{analysis.decisions - analysis.rewards} without one; {'ended' if analysis.ended else 'open'}")
+    looks = analysis.contrasts[0].looks if analysis.contrasts else ()
+    lines += [f"look after decision {look.round}, {look.fraction:.0%} of the outcomes planned" for look in looks]
+    return "\n".join([*lines, f"{len(analysis.deviations)} deviations", f"plan {analysis.plan.hash}"])
+
+
 def markdown_of(analysis: Analysis) -> str:
     """Return the analysis as Markdown."""
     return _rendered("analysis.md", analysis)
@@ -45,6 +54,7 @@ def markdown_of(analysis: Analysis) -> str:
 def tables_of(analysis: Analysis) -> dict[str, Grid]:
     """Return the tables by their titles."""
     plan, level = analysis.plan, f"{100 * analysis.plan.level:g} %"
+    flow = analysis.flow
     looks = [
         [
             *(effect.name, str(look.round), str(look.rounds), _number(look.estimate), _range(look.low, look.high)),
@@ -72,6 +82,16 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
     balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
     heads: dict[str, tuple[Any, Any, int]] = {
         "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
+        "Flow of patients": (
+            ("arm", "allocated", "outcomes", "without one"),
+            [[r[0], *map(str, r[1:])] for r in flow],
+            1,
+        ),
+        "Allocation over time (mean probabilities)": (
+            ("until round", *(row[0] for row in flow)),
+            [[str(until), *(f"{chance:.2f}" for chance in chances)] for until, chances in analysis.allocation],
+            0,
+        ),
         "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
         f"Looks ({plan.spending}, {len(plan.at)} planned)": (
             ("", "after decision", "rewards", "estimate", "interval", "boundary", "excludes 0", "event", LATER),
