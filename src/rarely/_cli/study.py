@@ -180,6 +180,20 @@ def restore_command(
     console.print(escape(f"restored: {', '.join(Study.restore(backup, storage))}"))
 
 
+@study_app.add("delete", 'sqlite:///trial.db --name colours --actor ann --reason "the trial is over"')
+def delete_command(
+    storage: Storage,
+    name: Annotated[str, typer.Option("--name", "-n", help="The name of the study.")],
+    actor: Actor,
+    reason: Reason = "",
+) -> None:
+    """Delete a study for good; that it was there, who deleted it and why stays on record."""
+    from rarely.study import Study
+
+    events = Study.delete(storage, name, actor=actor, reason=reason)
+    console.print(escape(f"study {name!r} was deleted, with {events} events"))
+
+
 @study_app.add("upgrade", "sqlite:///trial.db — what would be done", "sqlite:///trial.db before-upgrade.db")
 def upgrade_command(
     storage: Storage, backup: Annotated[Path | None, typer.Argument(help="A new file for a backup first.")] = None

@@ -258,7 +258,9 @@ class Session:
             row = tables.study(name)
             if row is None:
                 names = ", ".join(repr(each.name) for each in tables.studies()) or "none"
-                raise errors.UnknownStudy(f"{storage.url} has no study called {name!r}; its studies are: {names}.")
+                raise errors.UnknownStudy(
+                    f"{storage.url} has no study called {name!r}; its studies are: {names}.{tables.erased(name)}"
+                )
             first = tables.of(row).event(1)
             if first is None or flaw_of(name, first, 1, Position().head):
                 raise BrokenStudy(f"the first event of study {name!r} is missing or was altered. Use a backup.")

@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from typing import Any, Literal, Self
 
 from rarely import ArmBlocks, FramePolicy, InvalidInput, Policy, RarelyError
@@ -26,6 +26,7 @@ from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import VersionRow, open_storage
+from rarely.study.storage.erasure import delete_study
 from rarely.study.storage.upgrade import upgrade
 from rarely.study.tell import Receipt, Tell, Tells, read_tell, receive, rewards_to_learn
 from rarely.study.trial import Stage
@@ -603,6 +604,16 @@ class Study:
     def restore(backup: str | os.PathLike[str], storage: str) -> list[str]:
         """Copy all studies of a backup into an empty database, check them there, and return their names."""
         return audit.restore(os.fspath(backup), storage)
+
+    @staticmethod
+    def delete(storage: str, name: str, *, actor: str, reason: str = "") -> int:
+        """Delete a study with its decisions, rewards, versions and checkpoints, and return how many events it had.
+
+        That it was there, who deleted it and why stays on record. Backups and exports are not touched.
+        """
+        with closing(open_storage(storage)) as database:
+            database.check()
+            return delete_study(database, check_id(name, "the name of a study"), actor, reason)
 
     @staticmethod
     def upgrade(storage: str, backup: str | os.PathLike[str] | None = None) -> list[str]:

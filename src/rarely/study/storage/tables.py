@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 from operator import attrgetter
@@ -166,9 +167,17 @@ class Tables:
         return next((row for row in self.studies() if row.name == name), None)
 
     def add_study(self, name: str, budget: int) -> StudyRow:
-        row = StudyRow(len(self.studies()) + 1, name, budget)
+        row = StudyRow(max((row.study for row in self.studies()), default=0) + 1, name, budget)
         self.run("INSERT INTO rarely_studies VALUES (?, ?, ?)", astuple(row))
         return row
+
+    def erased(self, name: str) -> str:
+        """Return who deleted a study of this name, when and why, in a sentence; "" if nobody has."""
+        sql = "SELECT time, actor, reason, events FROM rarely_erasures WHERE name = ? ORDER BY number DESC LIMIT 1"
+        for when, actor, reason, events in self.run(sql, (name,)):
+            day = datetime.fromtimestamp(when / 1e6, UTC).date()
+            return f" {name!r} was deleted on {day} by {actor!r}, with {events} events: {reason or 'no reason given'}."
+        return ""
 
     def take(self, stream: Callable[[str], Iterable[tuple[Any, ...]]], tables: Mapping[str, str]) -> None:
         """Add all rows of another database of the same schema, given by a function from SQL to rows.
