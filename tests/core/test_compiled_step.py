@@ -354,7 +354,7 @@ def calls(work):
 
 
 @pytest.mark.skipif(not native.available(), reason="the budget is that of the compiled step")
-@pytest.mark.parametrize(("make", "most"), [(Uniform, 98), (LinUCB, 111), (LinTS, 117)])
+@pytest.mark.parametrize(("make", "most"), [(Uniform, 90), (LinUCB, 108), (LinTS, 112)])
 def test_a_decision_keeps_to_its_budget_of_calls(make, most):
     """Counted, not timed. It was 379 calls before there was a step."""
     contexts, rewards, _ = world(0, 4, kind="normal")

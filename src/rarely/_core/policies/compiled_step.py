@@ -207,7 +207,7 @@ class CompiledStep:
         task.uniforms = task.shares = None
         if draws is not None:
             room["uniforms"][:], task.uniforms = draws.peek(count), place["uniforms"]
-        if isinstance(rule, MixedRule):
+        if type(rule) is MixedRule:  # isinstance asks the abstract base class, which takes a microsecond
             even = task.present is None
             room["shares"][:] = (
                 lot_share(task.epsilon, arms) if even else rule.exploration_share(rounds.present[start:end]).max(axis=1)
@@ -240,7 +240,7 @@ class CompiledStep:
     def _accept(self, covariance: Covariance, stats: ArmStats, count: int) -> ArmStats:
         """Make the rounds that were played part of Z, and return the sums with their arms."""
         task, room, place = self._task, self._room, self._place
-        if not isinstance(covariance, Primal):
+        if type(covariance) is not Primal:
             covariance.rounds += count
             return stats
         covariance.advance(room["next_factor"].copy(), room["next_matrix"].copy(), count, task.log_det)
@@ -259,7 +259,7 @@ class CompiledStep:
         arms, chosen, known = room["picked"].copy(), room["chosen"], room["known"]
         if not alone:
             chosen, known = chosen.copy(), known.copy()
-        lot = room["held_out"].copy() if draws is not None and isinstance(current.rule, MixedRule) else None
+        lot = room["held_out"].copy() if draws is not None and type(current.rule) is MixedRule else None
         source = MODEL if current.learner.predicts else NO_MODEL
         return Chosen(means, bonuses, probabilities, arms, chosen, lot, known, source)
 
