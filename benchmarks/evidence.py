@@ -3,6 +3,8 @@
 python benchmarks/evidence.py                          # 20 worlds, 8 seeds, B = 40: an hour on two cores
 python benchmarks/evidence.py --worlds clicks flip     # some of them
 python benchmarks/evidence.py --seeds 32 --first 2000  # other seeds
+python benchmarks/evidence.py --linear                 # LinUCB that learns λ and the noise, and LinUCB with λ = β = 1
+python benchmarks/evidence.py --standing               # how often the default forgets worlds that stand still
 
 `0.3` is the same policy with `Additions(evidence=False)`. A row has the mean regret of each policy, and the geometric
 mean over seeds of the default's regret over the better of the other two in that run, with a 95 % interval of Student's
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
+from math import comb
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +29,8 @@ from suite.studies import play_all, play_batches
 
 TASK = ("world", "policy", "batches", "seed")
 POLICIES = ("default", "0.3", "linucb")
+LINEAR = ("learned", "linucb")
+"""LinUCB with an update after every round, with ridge="learned" and with λ = β = 1."""
 
 
 class Made(NamedTuple):
@@ -136,22 +141,89 @@ WORLDS: dict[str, Callable[[int], Made]] = {
 }
 
 
+def drifting(mean: Callable[..., np.ndarray], shift: Callable[[np.ndarray], np.ndarray]) -> Callable[[int], Made]:
+    """A world that stands still while its contexts move along one direction."""
+
+    def make(seed: int, rounds: int = SHORT, arms: int = 4, d: int = 6) -> Made:
+        rng = np.random.default_rng((seed, d, arms))
+        w, v = direction(rng, d), direction(rng, d)
+        contexts = rng.normal(size=(rounds, arms, d)) + shift(np.linspace(0, 1, rounds)[:, None, None]) * v
+        means = mean(contexts, w, v)
+        return Made(contexts, means, means + 0.3 * rng.normal(size=means.shape))
+
+    return make
+
+
+def cut(make: Callable[[int], Made]) -> Callable[[int], Made]:
+    """The first rounds of a world."""
+    return lambda seed: Made(*(rows[:SHORT] for rows in make(seed)))
+
+
+def uneven(seed: int) -> Made:
+    made = shared(lambda x, w, v, t: 0.5 * x @ w, 0.0)(seed)
+    noise = np.random.default_rng((seed, 3)).normal(size=made.means.shape)
+    return made._replace(rewards=made.means + np.abs(made.contexts[..., 1]) * noise)
+
+
+def counts(seed: int) -> Made:
+    made = shared(lambda x, w, v, t: np.exp(0.5 + 0.6 * x @ w), 0.0, d=5)(seed)
+    return made._replace(rewards=np.random.default_rng((seed, 2)).poisson(made.means).astype(float))
+
+
+SHORT = 800
+"""Rounds of a life of 100 updates."""
+CUT = (
+    *("linear", "cosine", "absolute", "bump and step", "sine of one direction", "heavy tails"),
+    *("logistic", "five linear classes", "six classes around centers", "categories in pairs"),
+)
+STANDING: dict[str, Callable[[int], Made]] = {
+    "contexts drift": drifting(lambda x, w, v: np.square(x @ w) / 3 + x @ v, lambda t: 4 * t),
+    "contexts drift, bent": drifting(lambda x, w, v: np.tanh(x @ v) + 0.5 * x @ w, lambda t: 6 * t - 3),
+    "seasons": drifting(lambda x, w, v: np.cos(x @ v) + 0.5 * x @ w, lambda t: 2 * np.sin(12 * t)),
+    "seasons in steps": drifting(lambda x, w, v: (x @ v > 0.5) * (x @ w), lambda t: 2.0 * ((6 * t).astype(int) % 2)),
+    "nearly perfect": shared(lambda x, w, v, t: 0.5 * x @ w, 1e-3, rounds=SHORT),
+    "nearly perfect, bent": shared(lambda x, w, v, t: np.cos(2 * x @ w), 1e-3, rounds=SHORT),
+    "rare rewards": clicking(lambda x, w, v, t: 0.02 * logistic(2 * x @ w), 4, 5, SHORT),
+    "one arm": shared(lambda x, w, v, t: np.sin(2 * x @ w) + x @ v, 0.3, arms=1, d=5, rounds=SHORT),
+    "uneven noise": cut(uneven),
+    "counts": cut(counts),
+    **{f"{name}, short": cut(WORLDS[name]) for name in CUT},
+}
+
+
 def play(world: str, policy: str, batches: int, seed: int) -> dict[str, Any]:
     """Play one run, and return its regret and its processor time by the update."""
-    contexts, means, rewards = WORLDS[world](seed)
+    contexts, means, rewards = (WORLDS | STANDING)[world](seed)
     rounds, dim = len(contexts), contexts.shape[2]
-    schedule = EveryRound() if policy == "linucb" else Paced(rounds, batches)
     player: Policy
-    if policy == "linucb":
-        player = LinUCB(dim, schedule, ridge=1.0, beta=1.0)
+    if policy in LINEAR:
+        player = LinUCB(dim, EveryRound(), ridge=1.0 if policy == "linucb" else "learned")
     else:
-        player = BatchNeuralUCB(dim, schedule, seed=seed, additions=Additions(evidence=policy == "default"))
+        evidence = Additions(evidence=policy == "default")
+        player = BatchNeuralUCB(dim, Paced(rounds, batches), seed=seed, additions=evidence)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         arms = np.array(play_batches(player, contexts, rewards))
     regret = float((means.max(axis=1) - means[np.arange(rounds), arms]).sum())
     uniform = float((means.max(axis=1) - means.mean(axis=1)).sum())
-    return {"world": world, "policy": policy, "batches": batches, "seed": seed, "regret": regret, "uniform": uniform}
+    forgot = sum(bool(update.memory) for update in player.updates)
+    run = {"world": world, "policy": policy, "batches": batches, "seed": seed, "regret": regret, "uniform": uniform}
+    return run | {"forgot": forgot}
+
+
+def count_alarms(runs: list[dict[str, Any]]) -> None:
+    """Print how many lives forgot, by world and in all, with the upper end of Clopper and Pearson's 95 % interval."""
+    for world in STANDING:
+        lives = [run["forgot"] > 0 for run in runs if run["world"] == world]
+        print(f"{world:28} {sum(lives):4} of {len(lives)} lives forgot")
+    total, count = sum(run["forgot"] > 0 for run in runs), len(runs)
+    upper = next(p for p in np.linspace(0, 1, 10_001) if p == 1 or binomial_cdf(total, count, p) <= 0.025)
+    print(f"{'in all':28} {total:4} of {count} lives forgot, {total / count:.2%}, at most {upper:.2%}")
+
+
+def binomial_cdf(most: int, count: int, share: float) -> float:
+    """Return the probability of at most so many successes."""
+    return sum(comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(most + 1))
 
 
 def ratio(own: np.ndarray, others: np.ndarray) -> tuple[float, float, float]:
@@ -169,23 +241,30 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1000)
     parser.add_argument("--batches", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--linear", action="store_true")
+    parser.add_argument("--standing", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("out/evidence.jsonl"))
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
-    tasks = [(w, p, given.batches, seed) for seed in seeds for w in given.worlds for p in POLICIES]
+    if given.standing:
+        tasks = [(w, "default", 101, seed) for seed in seeds for w in STANDING]
+        return count_alarms(play_all(play, tasks, TASK, given.out, given.jobs))
+    policies = LINEAR if given.linear else POLICIES
+    tasks = [(w, p, given.batches, seed) for seed in seeds for w in given.worlds for p in policies]
     runs = play_all(play, tasks, TASK, given.out, given.jobs)
     regrets = {(run["world"], run["policy"], run["seed"]): run["regret"] for run in runs}
-    print(f"{'world':28}", *(f"{policy:>10}" for policy in POLICIES), "   default/better of the others")
-    logs: dict[str, list[float]] = {policy: [] for policy in POLICIES[1:]}
+    first, *others = policies
+    print(f"{'world':28}", *(f"{policy:>10}" for policy in policies), f"   {first}/better of the others")
+    logs: dict[str, list[float]] = {policy: [] for policy in others}
     for world in given.worlds:
-        of = {policy: np.array([regrets[world, policy, seed] for seed in seeds]) for policy in POLICIES}
-        center, low, high = ratio(of["default"], np.minimum(of["0.3"], of["linucb"]))
-        means = (f"{of[policy].mean():10.4g}" for policy in POLICIES)
+        of = {policy: np.array([regrets[world, policy, seed] for seed in seeds]) for policy in policies}
+        center, low, high = ratio(of[first], np.minimum.reduce([of[policy] for policy in others]))
+        means = (f"{of[policy].mean():10.4g}" for policy in policies)
         print(f"{world:28}", *means, f"   {center:.2f} [{low:.2f}, {high:.2f}]")
-        for policy in POLICIES[1:]:
-            logs[policy].append(np.log(of["default"].mean() / of[policy].mean()))
+        for policy in others:
+            logs[policy].append(np.log(of[first].mean() / of[policy].mean()))
     for policy, of_worlds in logs.items():
-        print(f"geometric mean over worlds, default over {policy}: {np.exp(np.mean(of_worlds)):.3f}")
+        print(f"geometric mean over worlds, {first} over {policy}: {np.exp(np.mean(of_worlds)):.3f}")
 
 
 if __name__ == "__main__":

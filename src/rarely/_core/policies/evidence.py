@@ -71,8 +71,6 @@ FEWEST = 8
 FEWEST_FOR_METRIC, FEWEST_FOR_MEMORY = 16, 30
 BENT = 3.0
 """Nats that any kernel but linear and constant must be worth: few rewards would else be spread over all of them."""
-RESTARTS = 4
-"""Updates after which the climb begins at the single kernels again, and not at the last choice."""
 CHARGE, STARTING_CHARGE = 0.5, 2.0
 """Nats that the learned metric must be worth: STARTING_CHARGE + CHARGE·½d·log n."""
 METRIC_COLUMNS = 300
@@ -474,9 +472,8 @@ class _Fit:
                 tried[point] = lost + bent + charge * (point[LEARNED] > 0)
             return float(tried[point].min())
 
-        starts = [before.choice.point] if before.choice.point else []
-        if not starts or len(before.updates) % RESTARTS == 0:
-            starts += [tuple(LEVELS * (i == kernel) for i in range(len(NAMES))) for kernel in wanted]
+        starts = [tuple(LEVELS * (i == kernel) for i in range(len(NAMES))) for kernel in wanted]
+        starts += [before.choice.point] if before.choice.point else []
         best = min(starts, key=misfit)
         for _ in range(CLIMBS):
             higher = min((best, *_neighbours(best, wanted)), key=misfit)

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rarely._core.choice.confidence_radius import Beta
+from rarely._core.choice.confidence_radius import Beta, NoiseRadius
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, rule_from
 from rarely._core.covariance import RECENT, CovarianceFactory, DualFactory, Kind, Widths
 from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
-from rarely._core.errors import check_choice, check_flag
+from rarely._core.errors import InvalidInput, check_choice, check_flag
 from rarely._core.growable_array import GrowableArray, all_finite, changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
@@ -42,7 +42,7 @@ from rarely._core.types import Array, Arrays, BoolArray, forwarded
 
 
 @lru_cache(maxsize=64)
-def _ones(count: int) -> Array:
+def unit_signals(count: int) -> Array:
     """Return the signals of that many contexts: a linear model has no weights above its only layer."""
     ones = np.ones((count, 1))
     ones.flags.writeable = False
@@ -97,10 +97,10 @@ class LinearLearner(Learner):
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         x = self.scale(contexts)
-        return x.dot(self.coefficients), Factors((x,), (_ones(len(x)),))
+        return x.dot(self.coefficients), Factors((x,), (unit_signals(len(x)),))
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
-        start = self
+        start, weights = self, None
         if history.forgetting is None:
             contexts, rewards = history.arrived_since(self.learned)
             x, learned = self.scale(contexts), self.learned + len(rewards)
@@ -109,16 +109,30 @@ class LinearLearner(Learner):
             _, contexts, rewards, weights = history.samples()
             assert weights is not None
             x, rewards = self.scale(contexts) * np.sqrt(weights)[:, None], rewards * np.sqrt(weights)
-            start, learned, total = LinearLearner.start(self.scale, self.ridge), 0, len(rewards)
+            start, learned, total = self.emptied(), 0, len(rewards)
         wide = start.matrix is None and WIDE < self.scale.scaled_dim > total
         if not wide:
             start = start._with_matrix()
         with np.errstate(over="ignore", invalid="ignore"):
-            learner = (start._grown if wide else start._summed)(x, rewards)
+            count = total - (start.learned if history.forgetting is None else 0)
+            learner = start.with_rewards(x, rewards, float(count if weights is None else weights.sum()), wide=wide)
         reason = "" if all_finite(learner.coefficients) else "the ridge estimate overflows: the rewards are too large"
         if history.forgetting is not None:
             learner = changed(learner, basis=None, rows=None)
         return FitResult(changed(learner, learned=learned), reason)
+
+    def emptied(self) -> LinearLearner:
+        """Return the estimate before any reward."""
+        return LinearLearner.start(self.scale, self.ridge)
+
+    def with_rewards(self, x: Array, rewards: Array, count: float, *, wide: bool) -> LinearLearner:
+        """Return the estimate with more samples, of this weight together."""
+        return (self._grown if wide else self._summed)(x, rewards)
+
+    @property
+    def theta(self) -> Array:
+        """θ̂, of which x·θ̂ is the mean."""
+        return self.coefficients
 
     def _with_matrix(self) -> LinearLearner:
         """Return the estimate with XᵀX in the place of W and X."""
@@ -208,6 +222,11 @@ class SparseLinearLearner(Learner):
     def sparse(self) -> SparseRows:
         return self.scale
 
+    @property
+    def theta(self) -> Array:
+        """θ̂."""
+        return self.coefficients
+
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         packed = self.scale.padded(contexts)
         return times(self.coefficients[None], packed)[:, 0], linear_factors(packed)
@@ -271,7 +290,9 @@ class LinUCB(Policy):
         Whether a constant is appended to contexts; a `context_scale` says so itself.
     ridge, beta
         λ of the ridge regression and of Z_1 = λI; β in bonus = β·√(xᵀZ⁻¹x), in the units of rewards. The defaults are
-        meant for rewards of mean near 0 and spread near 1: shift and scale others first.
+        the textbook's, and meant for rewards of mean near 0 and spread near 1: shift and scale others first, or take
+        ridge="learned". Then λ and the noise come from the likelihood of the rewards, in any units, and a number β is
+        in standard deviations of the noise (not with sparse contexts).
     within_batch
         "running": bonuses follow every decision, so that the rounds of a batch spread over the arms. "frozen": they
         stay as they were when the batch began. None is "running"; `LinTS` spreads by itself, and is "frozen".
@@ -300,7 +321,7 @@ class LinUCB(Policy):
         *,
         intercept: bool = True,
         context_scale: ContextMap | None = None,
-        ridge: float = 1.0,
+        ridge: float | Literal["learned"] = 1.0,
         beta: Beta = 1.0,
         covariance: Kind = "auto",
         exploration: Mixture | ChoiceRule | None = None,
@@ -322,6 +343,13 @@ class LinUCB(Policy):
         self._settings |= {"within_batch": within_batch, "ties": ties, "covariance": covariance}
         sparse = isinstance(scale, SparseRows)
         learner: Any = SparseLinearLearner if sparse else LinearLearner
+        if isinstance(ridge, str) and ridge == "learned":
+            from rarely._core.policies.linear_evidence import LearnedLinear
+
+            if sparse:
+                raise InvalidInput('ridge="learned" is for dense contexts; give a number with sparse ones.')
+            learner, ridge = LearnedLinear, 1.0
+            beta = beta if callable(beta) else NoiseRadius(beta)
         super().__init__(
             learner.start(scale, ridge),
             schedule=schedule,
@@ -345,7 +373,7 @@ class LinUCB(Policy):
     def coefficients(self) -> Array:
         """θ̂ of the version in use; the intercept, where there is one, is last."""
         assert isinstance(self._learner, LinearLearner | SparseLinearLearner)
-        return self._learner.coefficients.copy()
+        return self._learner.theta.copy()
 
 
 class LinTS(LinUCB):

@@ -437,18 +437,19 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
     stats = learner.version_stats(state.history.rounds + 1, covariance)
     if state.clock.budget.spent(version):
         stats = replace(stats, last=True)
-    if isinstance(beta, NoiseRadius):  # nothing else asks for what follows, which takes all records and rewards
-        chosen, least_known = _deviations(state)
+    if isinstance(beta, NoiseRadius):
         offered = state.arm_stats
-        stats = replace(
-            stats,
-            spread=state.history.largest_spread,
-            chosen=min(chosen, default=None),
-            least_known=least_known[-1] if least_known else None,
-            first_least_known=least_known[0] if least_known else None,
-            disjoint=offered.disjoint and offered.arms > offered.rounds,  # not one arm alone
-            arms=offered.arms / max(offered.rounds, 1),
-        )
+        disjoint = offered.disjoint and offered.arms > offered.rounds  # not one arm alone
+        stats = replace(stats, disjoint=disjoint, arms=offered.arms / max(offered.rounds, 1))
+        if beta.relative or beta.untried:  # what follows takes all records and rewards
+            chosen, least_known = _deviations(state)
+            stats = replace(
+                stats,
+                spread=state.history.largest_spread,
+                chosen=min(chosen, default=None),
+                least_known=least_known[-1] if least_known else None,
+                first_least_known=least_known[0] if least_known else None,
+            )
     return radius_at(beta, stats)
 
 
