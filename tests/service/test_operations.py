@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import yaml
 
+from rarely import LinUCB
 from rarely.service import KeyFile, ServiceLimits
 from rarely.service.metrics import FAMILIES, Meters, exposition, sample
 from rarely.service.server import configure_logs, configured
@@ -187,6 +188,12 @@ def test_the_log_says_who_did_what_and_for_which_client(trial, log, tmp_path):
     assert said(log, "training of study 'trial' for 'ann': a look", "info")
     assert said(log, "training of study 'trial': version; version 1 is in use", "info")
     assert said(log, "version 0 is in use, by 'ann': complaints", "info")
+
+
+def test_a_study_without_a_limit_of_versions_is_warned_of(storage, log):
+    Study.create(storage, "trial", policy=LinUCB(dim=2, seed=0), arms=["a", "b", "c"]).close()
+    with serving(storage):
+        assert said(log, "study 'trial' has no limit of versions: name a schedule", "warning")
 
 
 def test_a_client_without_a_proxy_cannot_choose_its_address(trial, log):

@@ -32,6 +32,7 @@ from rarely.study.errors import (
     UnknownStudy,
 )
 from rarely.study.storage import open_storage
+from rarely.study.versions import UNLIMITED
 
 Result = TypeVar("Result")
 LOG = logging.getLogger("rarely.service")
@@ -384,6 +385,8 @@ class OpenedStudies:
     def _open(self, name: str) -> OpenedStudy:
         try:
             study = Study.open(self._storage, name, model=self._models)
+            if self._automatic and study.status().budget >= UNLIMITED:
+                LOG.warning("study %r has no limit of versions: name a schedule, such as FixedGrid", name)
             again = self._storage.startswith("postgres")
             opened = OpenedStudy(study, self._limits, automatic=self._automatic, reconnects=again)
         except UnknownStudy:  # its message names the database, which callers should not see
