@@ -25,7 +25,19 @@ NAMES = ["gcc", "clang", *(f"gcc-{v}" for v in range(9, 17)), *(f"clang-{v}" for
 FOUND = {os.path.realpath(path): name for name in reversed(NAMES) if (path := shutil.which(name))}
 COMPILERS = [*FOUND.values()][::-1] or ["none"]
 """All that are installed, each by one name."""
-EXPORTED = ("descend", "curvature", "cross", "solve", "factor", "invert", "form", "use_form", "sources")
+EXPORTED = (
+    "descend",
+    "curvature",
+    "cross",
+    "solve",
+    "step",
+    "highest",
+    "factor",
+    "invert",
+    "form",
+    "use_form",
+    "sources",
+)
 needs_compiled = pytest.mark.skipif(not native.available(), reason=f"no compiled loops: {native.missing()}")
 
 
