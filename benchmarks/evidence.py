@@ -1,4 +1,4 @@
-"""The default against what it was in 0.3 and LinUCB with an update after every round, on worlds of every kind.
+"""The default against a network that is named and LinUCB with an update after every round, on worlds of every kind.
 
 python benchmarks/evidence.py                          # 20 worlds, 8 seeds, B = 40: an hour on two cores
 python benchmarks/evidence.py --worlds clicks flip     # some of them
@@ -6,7 +6,7 @@ python benchmarks/evidence.py --seeds 32 --first 2000  # other seeds
 python benchmarks/evidence.py --linear                 # LinUCB that learns λ and the noise, and LinUCB with λ = β = 1
 python benchmarks/evidence.py --standing               # how often the default forgets worlds that stand still
 
-`0.3` is the same policy with `Additions(evidence=False)`. A row has the mean regret of each policy, and the geometric
+`network` is the same policy with hidden=200. A row has the mean regret of each policy, and the geometric
 mean over seeds of the default's regret over the better of the other two in that run, with a 95 % interval of Student's
 t on the logarithms. Seeds 1000 to 1999 took part in the choice of the default's constants. Every finished run is a line
 of --out, and an interrupted command goes on.
@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely import Additions, BatchNeuralUCB, EveryRound, LinUCB, Paced, Policy
+from rarely import BatchNeuralUCB, EveryRound, LinUCB, Paced, Policy
 from rarely.extend.provisional import t_quantile
 from suite.studies import play_all, play_batches
 
 TASK = ("world", "policy", "batches", "seed")
-POLICIES = ("default", "0.3", "linucb")
+POLICIES = ("default", "network", "linucb")
 LINEAR = ("learned", "linucb")
 """LinUCB with an update after every round, with ridge="learned" and with λ = β = 1."""
 
@@ -199,8 +199,7 @@ def play(world: str, policy: str, batches: int, seed: int) -> dict[str, Any]:
     if policy in LINEAR:
         player = LinUCB(dim, EveryRound(), ridge=1.0 if policy == "linucb" else "learned")
     else:
-        evidence = Additions(evidence=policy == "default")
-        player = BatchNeuralUCB(dim, Paced(rounds, batches), seed=seed, additions=evidence)
+        player = BatchNeuralUCB(dim, Paced(rounds, batches), seed=seed, hidden=200 if policy == "network" else None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         arms = np.array(play_batches(player, contexts, rewards))

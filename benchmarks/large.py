@@ -1,10 +1,10 @@
-"""The default against that of 0.3 in lives of 10⁴, 10⁵ and 10⁶ rounds: regret, seconds an update, µs a decision.
+"""The default against a network in lives of 10⁴, 10⁵ and 10⁶ rounds: regret, seconds an update, µs a decision.
 
 python benchmarks/large.py --rounds 10000 100000            # three worlds, both policies, two seeds
 python benchmarks/large.py --rounds 1000000 --seeds 1       # an hour on two cores
 python benchmarks/large.py --worlds linear --policies default
 
-`0.3` is the same policy with `Additions(evidence=False)`. Rounds are decided in blocks, each until its batch ends, with
+`network` is the same policy with hidden=200. Rounds are decided in blocks, each until its batch ends, with
 40 versions of the default schedule. Contexts are drawn block by block, so that a life takes the memory of its history.
 Times are processor times of one thread. Every finished run is a line of --out, and an interrupted command goes on.
 """
@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Additions, BatchNeuralUCB, Paced
+from rarely import BatchNeuralUCB, Paced
 from rarely.runs.provenance import describe
 from suite.studies import play_all
 
 TASK = ("world", "policy", "rounds", "seed")
-POLICIES = ("default", "0.3")
+POLICIES = ("default", "network")
 ARMS, DIM, BATCHES, BLOCK = 4, 10, 40, 4096
 WORLDS = ("linear", "clicks", "quadratic")
 
@@ -56,7 +56,7 @@ def blocks(world: str, rounds: int, seed: int) -> Iterator[tuple[np.ndarray, np.
 
 def play(world: str, policy: str, rounds: int, seed: int) -> dict[str, Any]:
     """Play one life, and return its regret and its processor times."""
-    player = BatchNeuralUCB(DIM, Paced(rounds, BATCHES), seed=seed, additions=Additions(evidence=policy == "default"))
+    player = BatchNeuralUCB(DIM, Paced(rounds, BATCHES), seed=seed, hidden=200 if policy == "network" else None)
     regret, done, updates, deciding, latest = 0.0, 0, list[float](), 0.0, (0.0, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

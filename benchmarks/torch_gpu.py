@@ -40,7 +40,7 @@ def training_rate(model, samples, batch, steps):
     """Return operations a second of Adam's steps, and milliseconds a step."""
     rng = np.random.default_rng(0)
     contexts = np.column_stack((rng.normal(size=(samples, model.dim)), np.ones(samples)))
-    network = model.network().candidate(0)
+    network = model.network().tuned(0.0)
     objective = network.own_objective(
         model.weights, contexts, rng.normal(size=samples), TrainingPlan(0.01, precision="float32")
     )

@@ -22,7 +22,6 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from rarely.extend.additions import Validation
 from rarely.pages.figures import STYLE
 
 ROOT = Path(__file__).parents[1]
@@ -80,33 +79,6 @@ def write_example(path: str | Path, rounds: int = 3000) -> None:
             writer.writerow([*(f"{value:g}" for value in row), PAGES[arm], chance[arm], told])
 
 
-def draw_tuning(tuning: Validation, path: str | Path) -> None:
-    """Validation loss against the number of steps, and its difference to the choice's."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7, 2.9))
-        left, right = figure.subplots(1, 2)
-        path_in_use, rung = tuning.chosen
-        lines = zip(tuning.skips, (BLUE, ORANGE), ("o", "^"), (0.98, 1.02), strict=True)
-        for k, (skip, colour, marker, aside) in enumerate(lines):
-            look = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 1, "elinewidth": 0.8}
-            at, label = tuning.steps * aside, f"s = {skip:g}"
-            left.errorbar(at, tuning.losses[k], tuning.errors[k], label=label, **look)
-            right.errorbar(at, tuning.differences[k], tuning.difference_errors[k], label=label, **look)
-        for axes, values in ((left, tuning.losses), (right, tuning.differences)):
-            axes.set_xscale("log")
-            axes.set_xticks(tuning.steps[::2], [str(step) for step in tuning.steps[::2]])
-            axes.minorticks_off()
-            axes.set_xlabel("J, steps of a training")
-            chosen = tuning.steps[rung], values[path_in_use, rung]
-            axes.plot(*chosen, "o", markersize=10, markerfacecolor="none", color="black", label="in use")
-        left.set_ylabel("validation loss ± standard error")
-        right.set_ylabel("difference to the one in use ± s.e.")
-        steep = np.nanmax(tuning.differences)
-        right.set_ylim(-0.04 * steep, 0.2 * steep)  # where the choice is made
-        left.legend()
-        figure.savefig(path, metadata={"Date": None})
-
-
 def draw_calibration(predicted: np.ndarray, came: np.ndarray, deviation: np.ndarray, path: str | Path) -> None:
     """Observed against predicted means by decile, and actual against nominal coverage."""
     with matplotlib.rc_context(STYLE):
@@ -153,8 +125,7 @@ def main() -> None:
     for _, printed in play(folder):
         print(printed, end="")
     if "--images" in sys.argv:
-        for name in ("tuning", "calibration"):
-            shutil.copy(folder / f"{name}.svg", ROOT / "docs" / "images" / f"own-log-{name}.svg")
+        shutil.copy(folder / "calibration.svg", ROOT / "docs" / "images" / "own-log-calibration.svg")
 
 
 if __name__ == "__main__":

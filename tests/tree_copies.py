@@ -12,7 +12,7 @@ LINKED = ("tests", "docs", "examples", "benchmarks", "lab", "Makefile", "README.
 
 
 def copy_without(folder, *modules):
-    """Copy the package into a folder, without these modules or packages, "_core/policies/additions.py" for one."""
+    """Copy the package into a folder, without these modules or packages, "_core/policies/evidence.py" for one."""
     # With the bytecode, which is as old as its source; files that another process is writing have longer names.
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc.*"))
     for module in modules:

@@ -27,7 +27,7 @@ def test_training_takes_far_rewards_as_equal_to_the_quantiles():
 
 def test_a_clipped_policy_is_saved_and_tunes_itself(tmp_path):
     policy = BatchNeuralUCB(2, FixedGrid(40, 2), hidden=8, seed=0, training=Training(clip=(0.02, 0.98)))
-    assert policy.tuning is not None
+    assert policy.tunes
     policy.save(tmp_path / "policy.rarely")
     assert rarely.load(tmp_path / "policy.rarely").settings() == policy.settings()
 

@@ -1,16 +1,17 @@
 """The default's learner against dense algebra, and what evidence chooses on worlds whose answer is known."""
 
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import rarely
-from rarely import BatchNeuralUCB, NeuralTS, OnDemand, Paced, SnapshotError
+from rarely import BatchNeuralUCB, ForgettingWarning, NeuralTS, OnDemand, Paced, SnapshotError
 from rarely._core.model import kernels
 from rarely._core.model.kernels import LEARNED, LINEAR, NAMES, NETWORK, PRODUCTS, Memory, Units, Views
 from rarely._core.policies import betting, evidence, gaussian_process
@@ -317,3 +318,21 @@ def test_a_bet_gains_what_its_correction_gains_of_the_most_that_was_possible():
         most = max(abs(r**2 - (r - guess) ** 2) for r in (-1.0, 1.0))
         truth.append((errors[i] ** 2 - (errors[i] - guess) ** 2) / most)
     assert_allclose(betting._gains(errors, gram, low, high), truth, atol=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, {"hidden": 8}])
+def test_updates_made_elsewhere_are_those_made_at_once(settings):
+    """A job has contexts and rewards alone; whether memory is asked for must not need more."""
+    made = []
+    for elsewhere in (False, True):
+        policy, rng = BatchNeuralUCB(3, OnDemand(), seed=0, **settings), np.random.default_rng(0)
+        for turn in (1, 1, 1, -1, -1):
+            rows = rng.normal(size=(40, 2, 3))
+            decision = policy.select(rows)
+            policy.observe(decision, turn * rows[np.arange(40), decision.arm, 0])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ForgettingWarning)
+                _ = policy.adopt(policy.prepare_update().run()) if elsewhere else policy.update()
+        made.append(policy)
+    assert made[0].updates == made[1].updates
+    assert_array_equal(made[0].history.arms, made[1].history.arms)

@@ -7,90 +7,10 @@ import numpy as np
 import pytest
 
 from rarely import BatchNeuralUCB, Discount, ForgettingWarning, InvalidInput, Paced, SparseRows, Window, load
-from rarely._core.inputs.history import Samples
-from rarely._core.policies.additions import FEWEST_BEFORE, FEWEST_NEW, Newest, recall
 from rarely.worlds import GALLERY
 from rarely.worlds.gallery import Drifting
 
 ROUNDS = 400
-
-
-def line(samples, contexts):
-    """A straight line in place of the network."""
-    return contexts @ np.linalg.lstsq(samples.contexts, samples.rewards, rcond=None)[0]
-
-
-def newest_of(turns, count=200, new=40, noise=0.1, seed=0):
-    """Rewards that are linear in the context, their slope multiplied by −1 at the rounds in `turns`."""
-    generator = np.random.default_rng(seed)
-    contexts = generator.normal(size=(count, 2))
-    signs = np.prod([np.where(np.arange(count) < turn, 1.0, -1.0) for turn in turns], axis=0) * np.ones(count)
-    rewards = signs * contexts[:, 0] + noise * generator.normal(size=count)
-    samples = Samples(np.arange(count), contexts, rewards, None)
-    before = samples.some(np.arange(count - new))
-    return Newest(samples, line(before, contexts), contexts, new)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_world_that_stands_still_is_remembered_whole(seed):
-    assert recall(newest_of([], seed=seed), None, 1.0, line).forgetting is None
-
-
-def test_a_world_that_has_turned_is_remembered_from_there_on():
-    found = recall(newest_of([120]), None, 1.0, line)
-    assert isinstance(found.forgetting, Window)
-    assert found.forgetting.rounds <= 40
-    assert "predict the newest 40 rewards" in found.why
-    assert "all rounds with" in found.why
-
-
-def test_a_longer_memory_returns_once_it_predicts_better():
-    noisy = newest_of([], noise=1.0, seed=3)
-    short = Newest(
-        noisy.samples, line(noisy.samples.some(np.arange(150, 160)), noisy.samples.contexts), noisy.scaled, 40
-    )
-    assert recall(short, Window(10), 1.0, line).forgetting != Window(10)
-
-
-def test_a_batch_without_a_rare_reward_is_no_new_world():
-    rewards = np.zeros(200)
-    rewards[[8, 31, 52, 77, 100, 110]] = 1.0
-    samples = Samples(np.arange(200), np.ones((200, 1)), rewards, None)
-    newest = Newest(samples, np.full(200, 0.2), np.ones((200, 1)), 60)
-    found = recall(
-        newest, None, float(rewards.var()), lambda some, contexts: np.full(len(contexts), some.rewards.mean())
-    )
-    assert found.forgetting is None
-
-
-def test_the_network_has_the_last_word():
-    assert recall(newest_of([120]), None, 1.0, lambda samples, contexts: np.full(len(contexts), 9.0)).forgetting is None
-    assert recall(newest_of([120]), None, 1.0, lambda samples, contexts: None).forgetting is None
-
-
-def test_next_to_nothing_is_not_worth_forgetting_for():
-    assert recall(newest_of([120]), None, 100.0, line).forgetting is None
-
-
-def test_a_lucky_run_of_rare_rewards_is_no_other_world():
-    """One of ten rewards is 1, and none of the last fifty is: that happens, and says nothing about the world."""
-    rewards = (np.random.default_rng(1).random(200) < 0.1).astype(float)
-    rewards[-50:] = 0.0
-    samples = Samples(np.arange(200), np.ones((200, 1)), rewards, None)
-    newest = Newest(samples, np.full(200, rewards[:150].mean()), samples.contexts, 40)
-    assert recall(newest, None, 0.09, line).forgetting is None
-
-
-def test_too_few_rewards_decide_nothing():
-    few = newest_of([30], count=FEWEST_BEFORE + FEWEST_NEW - 1, new=5)
-    assert recall(few, None, 1.0, line) == (None, "")
-
-
-def test_wide_contexts_are_judged_by_their_predictions_alone():
-    newest = newest_of([120])
-    wide = Newest(newest.samples, newest.predicted, np.zeros((200, 1000)), 40)
-    assert wide.regressors.shape == (200, 2)
-    assert isinstance(recall(wide, None, 1.0, line).forgetting, Window)
 
 
 def played(rounds, policy, count=ROUNDS):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import rarely
 from rarely import BatchNeuralUCB, FixedGrid, Mixture, NeuralTS, OnDemand, Paced
-from rarely._core.policies.additions import BOUND_WIDENING, OTHER_ARMS, OWN_REWARDS, ReturningArms
+from rarely._core.policies.returning_arms import BOUND_WIDENING, OTHER_ARMS, OWN_REWARDS, ReturningArms
 from rarely.extend.provisional import VersionFunction
 
 

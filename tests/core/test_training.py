@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, Training, UpdateRecord
 from rarely._core.model.network import Network
-from rarely._core.policies.additions import STEP_GRID
+from rarely._core.policies.tuned_network import STEPS
 from rarely._core.training.gradient_descent import SHRINK, TrainingPlan, TrainingReport, allowed_loss, train
 from rarely._core.training.objective import Objective
 
@@ -187,8 +187,8 @@ def test_every_trainer_fills_the_report(case):
     assert record.final_loss < record.initial_loss
     assert record.loops
     assert record.trained is None
-    tuned = policy.tuning is not None
-    assert record.steps in (STEP_GRID if tuned else (7,))
+    tuned = policy.tunes
+    assert record.steps == (STEPS if tuned else 7)
     assert bool(record.tuning) == tuned
     assert record.step_size == policy._network.used_step
     assert record.skip == policy.network.skip

@@ -1,12 +1,7 @@
-"""What the default adds to the paper's algorithm, to be taken apart: provisional, any version may change it."""
+"""What a policy that tunes itself is made of, to be taken apart: provisional, any version may change it."""
 
-from rarely._core.policies.additions import (
-    LinearPart,
-    ReturningArms,
-    SelfTunedLearner,
-    Tuning,
-    Validation,
-)
-from rarely._core.policies.options import TUNED_ROWS
+from rarely._core.policies.evidence import EvidenceLearner
+from rarely._core.policies.returning_arms import ReturningArms
+from rarely._core.policies.tuned_network import TunedNetwork
 
-__all__ = ["TUNED_ROWS", "LinearPart", "ReturningArms", "SelfTunedLearner", "Tuning", "Validation"]
+__all__ = ["EvidenceLearner", "ReturningArms", "TunedNetwork"]

@@ -68,7 +68,7 @@ World = Callable[[int], Rounds]
 Lives = dict[str, Callable[[int, float], Trace]]
 """Lives by name, which take a seed and a nudge."""
 SEEDS = {
-    "default": {"own-columns": 32, "shared-columns": 6, "crowd": 2},
+    "default": {"trigger": 7, "turns": 5, "own-columns": 32, "shared-columns": 3, "crowd": 2},
     "practical": {"mixture": 1, "crowd": 1},
     "paper": {"short": 1, "mixture": 1, "sparse": 1},
     "code": {"grid": 2},
@@ -345,7 +345,7 @@ def family_of(policy: Policy) -> Family | None:
 
 def _of_settings(policy: BatchNeuralUCB) -> str:
     """Return the family of a `BatchNeuralUCB` or `NeuralUCB`; that of a preset of the user's is the nearest."""
-    if policy.tuning is not None:
+    if policy.tunes:
         return "neural-ucb" if isinstance(policy, NeuralUCB) else "default"
     described: Any = policy.settings()["preset"]
     preset = Preset(**described) if isinstance(described, dict) else Preset.named(described)

@@ -48,8 +48,8 @@ LARGEST_ID = 2**50
 """Ids up to this are whole numbers after a sample's weight has scaled them, too."""
 PART_BITS = 21
 """Bits of a part of a whole number."""
-RATES = (0.01, 0.002)
-"""Adam's learning rates that a policy which tunes itself compares, as it compares skip paths of the perceptron."""
+RATE = 0.01
+"""Adam's learning rate, where a policy tunes itself."""
 LOADED = 2
 """Versions of the module that are kept ready to decide."""
 
@@ -64,9 +64,8 @@ class TorchNetwork(Network):
     model: Any = None
     rate: float | None = None
     """Adam's learning rate; None where gradient descent takes a given number of steps."""
-    shares_rows = linear_part = False
-    most_trials = 1
-    """Rates take turns at updates, so that an update takes one descent on some samples and one on all."""
+    shares_rows = False
+    skips = (0.0,)
 
     @cached_property
     def output_scale(self) -> float:
@@ -85,11 +84,12 @@ class TorchNetwork(Network):
     def parameters(self) -> int:
         return sum(w.size for w in self.model.weights)
 
-    def candidate(self, number: int | None) -> Self:
-        return replace(self, rate=RATES[number or 0])
+    def tuned(self, skip: float) -> Self:
+        return replace(self, rate=RATE)
 
-    def candidate_name(self, number: int) -> str:
-        return f"rate = {RATES[number]:g}" if self.model.fit is None else "by fit"
+    def kernel(self, weights: Weights, contexts: Array) -> Array:
+        factors = self.values_and_factors(weights, contexts)[1]
+        return np.asarray(host(inner_products(factors, factors)), np.float64)
 
     def own_objective(self, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> TorchObjective:
         return TorchObjective(self, initial, contexts, rewards, plan)
@@ -139,8 +139,7 @@ class Module:
         of parameters' names, such as ["head.*"]. What requires no gradient is not trained either.
     fit
         A training of your own, `fit(module, contexts, rewards, weights, generator)`, in place of ours: it trains the
-        module that it is given, from the initial weights, on tensors. Each update calls it twice, first without a fifth
-        of the rewards, on which the noise is measured.
+        module that it is given, from the initial weights, on tensors.
     batch
         Samples of a minibatch; None is a 16th of them, at least 128.
     examples

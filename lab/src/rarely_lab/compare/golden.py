@@ -51,6 +51,11 @@ OF_MODEL = {
 }
 """The policy's own family."""
 SEEDS = {
+    "default/cosine": 5,
+    "default/cosine+drift": 5,
+    "neuralts/cosine": 8,
+    "neuralts/cosine+drift": 8,
+    "neuralts@trigger/cosine": 1,
     "default@trigger/cosine": 1,
     "default@loglog/cosine": 1,
     "greedy/cosine": 1,

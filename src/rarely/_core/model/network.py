@@ -25,14 +25,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from rarely._core.errors import InvalidInput, check_choice, check_not_negative, check_whole
-from rarely._core.model.features import Factors
+from rarely._core.model.features import Factors, gram
 from rarely._core.model.shared_row import SharedFactors, SharedRow
 from rarely._core.native.linalg import BLAS_ALONE, product
 from rarely._core.types import Array, Floats
 
 MAX_DEPTH = 1000
-SKIP_GRID = (3.0, 0.0)
-"""The strengths s of the skip path that a policy which tunes itself compares: its paths."""
 Weights = tuple[Floats, ...]
 Scaling = Literal["ntk", "standard"]
 Initial = Literal["paired", "uniform"]
@@ -73,10 +71,8 @@ class Network:
 
     skip: float | None = None
     """s, the strength of the linear path; None without one, 0 if it is idle."""
-    linear_part: ClassVar[bool] = True
-    """Whether a linear model may learn from the samples that are too many to train on, and how often an update may
-    train on a part of the samples to tune itself, where that is limited."""
-    most_trials: ClassVar[int | None] = None
+    skips: ClassVar[tuple[float, ...]] = (0.0, 3.0)
+    """The strengths s of the skip path that a policy which tunes itself compares; it begins with the first."""
 
     def __post_init__(self) -> None:
         check_choice("scaling", self.scaling, Scaling)
@@ -121,17 +117,18 @@ class Network:
         """p = md + m²(L − 2) + m without biases and skip path (the paper's text counts one m² too many)."""
         return sum(o * i for o, i in self.shapes)
 
-    def candidate(self, number: int | None) -> Self:
-        """Return one of the networks that tuning compares, here by their skip paths; None before any training."""
-        return replace(self, skip=0.0 if number is None else SKIP_GRID[number])
+    def tuned(self, skip: float) -> Self:
+        """Return the network for a policy that tunes itself, with a skip path of this strength."""
+        return replace(self, skip=skip)
+
+    def kernel(self, weights: Weights, contexts: Array) -> Array:
+        """Return the inner products of the contexts' features, (n, n)."""
+        factors = self.values_and_factors(weights, contexts)[1]
+        return gram(factors, factors)
 
     def own_objective(self, initial: Weights, contexts: Array, rewards: Array, plan: Any) -> Any:
         """Return the objective of a `TrainingPlan`, if the network comes with one of its own."""
         return None
-
-    def candidate_name(self, number: int) -> str:
-        """Return what tells a candidate from the others."""
-        return f"s = {SKIP_GRID[number]:g}"
 
     def initial_weights(self, generator: np.random.Generator) -> tuple[Array, ...]:
         """Return θ_0."""

@@ -418,9 +418,7 @@ class _Rewards(NamedTuple):
         center = mean if abs(mean) > 5 * deviation else 0.0  # a large common part is no signal
         spread, heavy = math.sqrt(float(np.square(rewards / unit - center / unit).mean())) * unit, False
         if len(rewards) > FEWEST and len(np.unique(rewards)) > 2:
-            middle = float(np.median(rewards))
-            robust = 1.4826 * float(np.median(np.abs(rewards - middle)))
-            heavy = robust > 0 and float(np.abs(rewards - middle).max()) > HEAVY * robust
+            middle, robust, heavy = tails(rewards)
             spread = max(robust, abs(middle - center)) if heavy else spread
         scale = RewardScale(center, spread if spread > 1e-12 * abs(center) else 1.0)
         return cls((rewards - scale.center) / scale.spread, scale, heavy, trust)
@@ -433,7 +431,7 @@ class _Fit:
         self.fresh, self.contexts, self.times, self.data, self.alarmed = fresh, contexts, times, data, alarmed
         mapped = contexts if fresh.scale.fits else fresh.scale.map(contexts)
         count = len(times)
-        self.judged = _sample(times, JUDGED)
+        self.judged = sample_rows(times, JUDGED)
         """Which rewards judge."""
         assert fresh.units is not None
         self.views = Views.of(mapped[self.judged], fresh.units, fresh.metric)
@@ -552,7 +550,7 @@ class _Fit:
 
     def _induced(self, learner: EvidenceLearner) -> EvidenceLearner:
         """Return the version on the features of some contexts."""
-        at = _sample(self.times, INDUCING)
+        at = sample_rows(self.times, INDUCING)
         learner = replace(
             learner, contexts=self.contexts[at], times=self.times[at], inducing=True, coefficients=np.zeros(len(at))
         )
@@ -620,7 +618,7 @@ class EvidenceFactory(DualFactory):
         if len(widths) > 1:
             return super().build(features, widths, contexts, weights, arms=arms, ahead=ahead)
         count, covariance = len(contexts), Primal(widths, self.ridge, self._limit(widths))
-        rows = _sample(np.arange(count), COUNTED_IN_Z)
+        rows = sample_rows(np.arange(count), COUNTED_IN_Z)
         features, counts = features.some(rows), np.full(len(rows), count / len(rows))
         counts = counts if weights is None else counts * weights[rows]
         total = np.zeros((covariance.parameters, covariance.parameters))
@@ -659,12 +657,19 @@ def with_exploration(weights: Array) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def huber(sizes: Array) -> Array:
+def tails(rewards: Array) -> tuple[float, float, bool]:
+    """Return the median, a robust standard deviation, and whether some rewards call for Huber's weights."""
+    middle = float(np.median(rewards))
+    robust = 1.4826 * float(np.median(np.abs(rewards - middle)))
+    return middle, robust, robust > 0 and float(np.abs(rewards - middle).max()) > HEAVY * robust
+
+
+def huber(sizes: Array, begin: float = HUBER) -> Array:
     """Return Huber's weights of residuals of these sizes; all are 1 unless one lies far out."""
     size = 1.4826 * float(np.median(sizes))
     if not sizes.max(initial=0.0) > HEAVY * size:
         return np.ones(len(sizes))
-    return np.minimum(HUBER * size / np.maximum(sizes, 1e-12 * max(size, 1e-300)), 1.0)
+    return np.minimum(begin * size / np.maximum(sizes, 1e-12 * max(size, 1e-300)), 1.0)
 
 
 def _neighbours(point: tuple[int, ...], among: list[int]) -> list[tuple[int, ...]]:
@@ -680,7 +685,7 @@ def _neighbours(point: tuple[int, ...], among: list[int]) -> list[tuple[int, ...
     return out
 
 
-def _sample(times: Array | IntArray, most: int) -> IntArray:
+def sample_rows(times: Array | IntArray, most: int) -> IntArray:
     """Return which rows to take, at most so many: all, or those with the smallest hashes."""
     if len(times) <= most:
         return np.arange(len(times))

@@ -60,8 +60,6 @@ class TrainingSet(NamedTuple):
     weights: Array | None
     """(n,), or None where nothing is forgotten."""
     scale: RewardScale
-    offsets: Array | None = None
-    """(n,): what a linear part predicts, in reward units; `rewards` are what it leaves."""
     clipped: int | None = None
     """Rewards that were clipped, where some may be."""
 
@@ -73,7 +71,6 @@ class TrainingSet(NamedTuple):
         *,
         rewards: bool,
         most: int | None = None,
-        linear: Callable[[Array], Array] | None = None,
         clip: tuple[float, float] | None = None,
     ) -> TrainingSet:
         """Return the history's samples, at most `most`, clipped; with `rewards` their scale is fitted."""
@@ -81,13 +78,11 @@ class TrainingSet(NamedTuple):
         if most is not None and len(samples.rows) > most:
             samples = unclipped = samples.some(training_rows(samples.rows, most))
         samples = samples.clipped(clip)
-        offsets = None if linear is None else linear(samples.contexts)
-        values = samples.rewards if offsets is None else samples.rewards - offsets
-        scale = RewardScale.fit(values, samples.weights) if rewards else RewardScale()
+        scale = RewardScale.fit(samples.rewards, samples.weights) if rewards else RewardScale()
         with np.errstate(over="ignore", invalid="ignore"):
-            values = (values - scale.center) / scale.spread
+            values = (samples.rewards - scale.center) / scale.spread
         clipped = None if clip is None else int(np.count_nonzero(samples.rewards != unclipped.rewards))
-        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, offsets, clipped)
+        return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, clipped)
 
     def weighted(self) -> tuple[Array, Array]:
         """Return contexts and rewards, scaled where samples have weights.
@@ -242,10 +237,6 @@ class Learner(ABC):
 
     predicts: bool = True
     """Whether there is a model at all; without one means and bonuses are 0, and Z does not grow."""
-
-    def plausible(self, means: Array) -> Array:
-        """Return means within the range of rewards, where the learner knows one."""
-        return means
 
     @property
     def noise(self) -> float | None:
@@ -442,7 +433,7 @@ class LearnerAround(Learner):
     with_fitted_scale, merge_scale = _around_base("with_fitted_scale"), _around_base("merge_scale")
     with_scale_of, without_rows = _around_base("with_scale_of"), _around_base("without_rows")
 
-    plausible, needs, state = forwarded("base.plausible"), forwarded("base.needs"), forwarded("base.state")
+    needs, state = forwarded("base.needs"), forwarded("base.state")
     version_stats = forwarded("base.version_stats")
 
     def recall(self, history: History, new: int) -> Recall:

@@ -8,7 +8,7 @@
 
 `learn` is TrainNN (Algorithm 2) on J samples' worth of steps: all samples at once from θ_0 or, where a plan says so,
 from the last weights, or one sample after the other as the public program does. What the library's default adds to
-this learner is `rarely._core.policies.additions`, and nothing here knows of it.
+this learner is in modules of its own, and nothing here knows of them.
 """
 
 from __future__ import annotations
@@ -117,17 +117,16 @@ class NetworkLearner(ScaledLearner):
         samples = self.training_set(history, ready.scale)
         if samples.overflow:
             return FitResult(self, samples.overflow)
-        outcome = self._train(samples, watch)
+        outcome = self.train(samples, watch)
         return self.fit_result(ready.trained(outcome, samples.scale), outcome, samples, history)
 
-    def training_set(
-        self, history: History, scale: ContextScale, linear: Callable[[Array], Array] | None = None
-    ) -> TrainingSet:
-        """Return what there is to learn from, on this scale of contexts; `linear` predicts a part of the rewards."""
+    def training_set(self, history: History, scale: ContextScale) -> TrainingSet:
+        """Return what there is to learn from, on this scale of contexts."""
         rewards, most = self.standardise_rewards, self.training_rows
-        return TrainingSet.of(history, scale, rewards=rewards, most=most, linear=linear, clip=self.clip)
+        return TrainingSet.of(history, scale, rewards=rewards, most=most, clip=self.clip)
 
-    def _train(self, samples: TrainingSet, watch: Watch) -> TrainingOutcome:
+    def train(self, samples: TrainingSet, watch: Watch) -> TrainingOutcome:
+        """Train the network as the plan says."""
         network, plan, (x, y) = self.network, self.plan, samples.weighted()
         if plan.optimiser == "sgd":
             return train_singly(network, self.weights, x, y, plan, plan.seed, watch)
@@ -141,21 +140,15 @@ class NetworkLearner(ScaledLearner):
         return replace(self, weights=weights, rewards=rewards, direction=direction, used_step=step, used_steps=steps)
 
     def fit_result(
-        self,
-        learner: NetworkLearner,
-        outcome: TrainingOutcome,
-        samples: TrainingSet,
-        history: History,
-        *,
-        rebuild: bool = False,
+        self, learner: NetworkLearner, outcome: TrainingOutcome, samples: TrainingSet, history: History
     ) -> FitResult:
-        """Return the next version; Z is rebuilt with its features if the scale of contexts changed, or if told so."""
+        """Return the next version; Z is rebuilt with its features if the scale of contexts changed."""
         rescaled, count = self.scale.changed_columns(learner.scale), len(samples.rows)
         trained = None if count == history.counted else count
         report = replace(outcome.report, trained=trained, clipped=samples.clipped)
         # While no weights but θ_0 have decided, Z has the features at θ_0.
         basis = replace(learner, weights=self.initial) if self._untrained else learner
-        return FitResult(learner, outcome.reason, basis if rescaled or rebuild else None, rescaled, report)
+        return FitResult(learner, outcome.reason, basis if rescaled else None, rescaled, report)
 
     def reward_task(self, history: History, new: int) -> RewardTask | None:
         most = self.training_rows

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from rarely._core.inputs.scaling import ContextMap, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.network import Network
 from rarely._core.model.sparse_features import sparse_gram
-from rarely._core.policies.evidence import EvidenceFactory, EvidenceLearner
 from rarely._core.policies.learner import Learner, LearnerAround, ScoreOverride
 from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.options import (
@@ -52,18 +51,15 @@ from rarely._core.schedules import EveryRound, Schedule
 from rarely._core.training.gradient_descent import Precision, TrainingPlan
 from rarely._core.types import Array
 
-if TYPE_CHECKING:
-    from rarely._core.policies.additions import Validation
-
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
 """m, J and β where a policy does not tune itself."""
 TUNED_HIDDEN = 200
-TUNED_BETA = NoiseRadius(0.02, relative=0.1, untried=3.0, exploit_last=True)
-"""m and β where it does."""
+TUNED_BETA = NoiseRadius(1.0, exploit_last=True)
+"""m and β where it does: one standard deviation of what is not known yet."""
 EVIDENCE_BETA = NoiseRadius(0.7, exploit_last=True)
-"""β where evidence chooses kernels: a part of the standard deviation of what is not known yet."""
-SAMPLED_BETA = replace(TUNED_BETA, exploit_last=False)
-"""A policy that is chosen for its probabilities keeps them above 0 to the end."""
+"""β where evidence chooses kernels."""
+KERNEL_FORMS = ("auto", "exact", "dual")
+"""The forms of Z that kernels have."""
 
 
 class BatchNeuralUCB(Policy):
@@ -117,15 +113,16 @@ class BatchNeuralUCB(Policy):
     limits
         A `Limits`: bytes that Z and past rounds may take, and multiplications that a decision may take.
     additions
-        An `Additions`, which leaves out some of what a policy that tunes itself has beyond the paper.
+        An `Additions`, which leaves out what a policy that tunes itself has beyond its model.
 
     Notes
     -----
-    Without a `training` the practical policy tunes itself: each update chooses J and s by rewards
-    that were held out, and its record says why and how well calibrated the version
-    before was; `policy.tuning` has the losses. β is then a `NoiseRadius`: a small part of the noise and norm that were
-    estimated, more where the policy repeats a few arms, and 0 for the last version, which nothing can learn from. No
-    mean is below the smallest reward so far. Otherwise, and in the other presets, J is 200 and β is 0.01 unless given.
+    What is named says what learns. With a `training`, or in another preset than "practical", it is the paper's learner:
+    J is 200 and β is 0.01 unless given. With a network alone (`hidden`, `depth`, `model`, sparse contexts, another form
+    of Z) that network is trained at each update, its penalty, skip path, noise and memory chosen by the likelihood of
+    the rewards. With neither, the likelihood weighs kernels, that of the network at infinite width among them. In both
+    of these cases the policy tunes itself: records say what was chosen and how well calibrated the version before was,
+    and β is a `NoiseRadius` of one standard deviation, 0 for the last version, which nothing can learn from.
 
     Examples
     --------
@@ -162,52 +159,38 @@ class BatchNeuralUCB(Policy):
         preset, training, additions = preset_from(preset), training_from(training), additions_from(additions)
         _check_together(ties, forgetting, preset)
         deep = None if is_whole(depth) and depth == 2 else depth
-        shape: Any = {"hidden": hidden, "depth": deep, "context_scale": context_scale, "skip": training.skip}
-        dim = self._dim_of(model, dim, preset, **shape)
+        dim = self._dim_of(
+            model, dim, preset, hidden=hidden, depth=deep, context_scale=context_scale, skip=training.skip
+        )
         fitted = preset.scale_contexts and model is None
         scale = ContextScale.start(dim, context_scale, constant=fitted or model is not None, fitted=fitted)
-        tuned = preset.can_tune and training.tunes and additions.tuned_training
+        sparse, self._tunes = isinstance(scale.map, SparseRows), preset.can_tune and training.tunes
+        network = any(each is not None for each in (model, hidden, deep)) or sparse or not self._takes_models
+        self._by_evidence = self._tunes and not network and training == Training() and covariance in KERNEL_FORMS
+        training = training if self._by_evidence else training.with_rows(TUNED_ROWS if self._tunes else "all")
         # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
-        self._settings: dict[str, Any] = {"dim": dim, "schedule": schedule, "depth": depth, "ridge": ridge}
-        self._settings |= {"training": training.with_rows(self._tuned_rows if tuned else "all"), "preset": preset}
+        self._settings: dict[str, Any] = {"dim": dim, "schedule": schedule, "training": training, "preset": preset}
         self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
         self._settings |= {"ties": ties} | ({} if additions == Additions() else {"additions": additions})
-        self._settings |= self._defaults(additions if tuned else None, hidden, beta, within_batch)
-        named = model is not None or hidden is not None or deep is not None
-        by_evidence = tuned and not named and self._by_evidence(training, additions, covariance, scale)
-        if by_evidence:
-            self._settings |= {"hidden": None, "training": training}
-            if beta is None and additions.noise_radius:
-                self._settings["beta"] = self._evidence_beta
-        if model is not None:
-            del self._settings["hidden"], self._settings["depth"]
-            self._settings["model"], self._packed = model, model.contexts
-        if isinstance(scale.map, SparseRows):
+        self._settings |= self._defaults(hidden, beta, within_batch) | {"depth": depth, "ridge": ridge}
+        self._keep_model(model)
+        if sparse:
             self._check_sparse(depth, preset, training)
-        operations = DEFAULT_OPERATIONS if preset.scale_contexts else None
-        limits = limits_from(limits).with_defaults(
-            history=DEFAULT_HISTORY if tuned else None, operations=operations, arms=scale.map.arms
-        )
-        source = seeded(seed)
-        window: Any = None if is_automatic(forgetting) else forgetting
-        if by_evidence:
-            learner: Learner = EvidenceLearner(scale, additions.memory and is_automatic(forgetting))
-        else:
-            network_learner = self._network_learner(scale, limits.memory, source.generator, tuned=tuned)
-            learner = self._self_tuned(network_learner, additions) if tuned else network_learner
+        limits, source = self._limits_of(limits, preset, scale), seeded(seed)
         when: Any = schedule  # None is refused there
+        window: Any = None if is_automatic(forgetting) else forgetting
         super().__init__(
-            self._around(learner),
+            self._around(self._learner_of(scale, limits.memory, source.generator)),
             schedule=when,
             covariance=covariance,
-            ridge=1.0 if by_evidence else ridge,
+            ridge=1.0 if self._by_evidence else ridge,
             beta=self._settings["beta"],
             chooser=rule_from(self._rule(ties), exploration),
             seed=source,
             limits=limits,
             forgetting=window,
             within_batch=self._settings["within_batch"],
-            factory=EvidenceFactory if by_evidence else _factory_of(model, scale),
+            factory=self._factory_of(model, scale),
             override=self._returning_arms(dim) if window is None and additions.returning_arms else None,
         )
 
@@ -227,6 +210,12 @@ class BatchNeuralUCB(Policy):
             )
         return int(model.dim)
 
+    def _keep_model(self, model: Any) -> None:
+        """Put a user's model into the settings, in the place of sizes."""
+        if model is not None:
+            del self._settings["hidden"], self._settings["depth"]
+            self._settings["model"], self._packed = model, model.contexts
+
     def _check_sparse(self, depth: int, preset: Preset, training: Training) -> None:
         """Refuse settings that do not go with sparse contexts."""
         continues = training.warm_start or preset.optimiser == "sgd"
@@ -236,22 +225,44 @@ class BatchNeuralUCB(Policy):
                 "start from the initial weights."
             )
 
-    def _defaults(
-        self, additions: Additions | None, hidden: int | None, beta: Beta | None, within_batch: WithinBatch | None
-    ) -> dict[str, Any]:
-        """Return these settings, those that are None chosen; without `additions` the policy does not tune itself."""
-        estimates = additions is not None and additions.noise_radius
-        running = additions is not None and additions.running_bonuses
-        usual = {
-            "hidden": PLAIN_HIDDEN if additions is None else TUNED_HIDDEN,
-            "beta": self._tuned_beta if estimates else PLAIN_BETA,
-            "within_batch": self._tuned_within_batch if running else "frozen",
-        }
+    def _limits_of(self, limits: Limits | None, preset: Preset, scale: ContextScale) -> Limits:
+        """Return limits, those that are left open chosen."""
+        history, operations = (DEFAULT_HISTORY if self._tunes else None), DEFAULT_OPERATIONS
+        return limits_from(limits).with_defaults(
+            history=history, operations=operations if preset.scale_contexts else None, arms=scale.map.arms
+        )
+
+    def _defaults(self, hidden: int | None, beta: Beta | None, within_batch: WithinBatch | None) -> dict[str, Any]:
+        """Return these settings, those that are None chosen."""
+        plain = {"hidden": PLAIN_HIDDEN, "beta": PLAIN_BETA, "within_batch": "frozen"}
+        tuned = {"hidden": TUNED_HIDDEN, "beta": self._tuned_beta, "within_batch": self._tuned_within_batch}
+        kernels = tuned | {"hidden": None, "beta": self._evidence_beta}
+        usual: dict[str, Any] = (kernels if self._by_evidence else tuned) if self._tunes else plain
         chosen = {"hidden": hidden, "beta": beta, "within_batch": within_batch}
         return {name: usual[name] if value is None else value for name, value in chosen.items()}
 
+    # What tunes itself is imported where it is used: a policy that names its training needs none of it.
+
+    def _learner_of(self, scale: ContextScale, memory: int, generator: np.random.Generator) -> Learner:
+        """Return what learns before any reward: kernels, a network that tunes itself, or the paper's."""
+        forgets = is_automatic(self._settings["forgetting"])
+        if self._by_evidence:
+            from rarely._core.policies.evidence import EvidenceLearner
+
+            return EvidenceLearner(scale, forgets)
+        if not self._tunes:
+            return self._network_learner(scale, memory, generator, self._settings["preset"].precision)
+        from rarely._core.policies.tuned_network import STEPS, TunedNetwork
+
+        # 330 steps multiply rounding by 10⁵: in single precision a processor with other instructions would train
+        # another network.
+        precision: Precision = "float64" if "model" not in self._settings else self._settings["preset"].precision
+        learner = self._network_learner(scale, memory, generator, precision)
+        plan = replace(learner.plan, steps=STEPS, momentum=True)
+        return TunedNetwork(replace(learner, plan=plan), forgets and "model" not in self._settings)
+
     def _network_learner(
-        self, scale: ContextScale, memory: int, generator: np.random.Generator, *, tuned: bool
+        self, scale: ContextScale, memory: int, generator: np.random.Generator, precision: Precision
     ) -> NetworkLearner:
         """Return the paper's learner before any reward, with weights that the generator draws."""
         chosen = self._settings
@@ -262,7 +273,7 @@ class BatchNeuralUCB(Policy):
             network = Network(scale.map.scaled_dim, *sizes, *reading, training.skip)
         else:
             network = model.network(preset.scaling)
-        network = network.candidate(None) if tuned else network
+        network = network.tuned(network.skips[0]) if self._tunes else network
         if 8 * network.parameters > memory:
             raise TooExpensive(
                 f"the weights alone must fit limits.memory = {in_bytes(memory)}, but {network.parameters:,} "
@@ -270,9 +281,6 @@ class BatchNeuralUCB(Policy):
             )
         weights = network.initial_weights(generator)
         steps = PLAIN_STEPS if training.steps is None else training.steps
-        # The long descents that tuning compares multiply rounding by 10⁵: in single precision it would decide which of
-        # them is chosen, and a processor with other instructions would train another policy.
-        precision: Precision = preset.precision if not tuned or model is not None else "float64"
         drawn = int(generator.integers(2**32)) if preset.optimiser == "sgd" or model is not None else 0
         plan = TrainingPlan(
             *(chosen["ridge"], steps, training.step_size), *(preset.optimiser, precision, training.warm_start), drawn
@@ -289,34 +297,29 @@ class BatchNeuralUCB(Policy):
             clip=training.clip,
         )
 
-    # What the default adds is imported where it is used: a policy that names its training needs none of it.
+    def _factory_of(self, model: Any, scale: ContextScale) -> Any:
+        """Return what makes Z: of kernels, of sparse contexts by their products, of a user's model as it says."""
+        if self._by_evidence:
+            from rarely._core.policies.evidence import EvidenceFactory
 
-    def _self_tuned(self, learner: NetworkLearner, additions: Additions) -> Learner:
-        from rarely._core.policies.additions import SelfTunedLearner
-
-        memory = additions.memory and "model" not in self._settings and is_automatic(self._settings["forgetting"])
-        linear_part = additions.linear_part and self._tuned_rows != "all"
-        return SelfTunedLearner(learner, additions=replace(additions, memory=memory, linear_part=linear_part))
+            return EvidenceFactory
+        if isinstance(scale.map, SparseRows):
+            return partial(DualFactory, inner=sparse_gram, columns=scale.map.scaled_dim)
+        return getattr(model, "factory", CovarianceFactory)
 
     def _returning_arms(self, dim: int) -> ScoreOverride | None:
         """Return where the rewards of arms that return are kept apart; None where the learner alone judges."""
         if not isinstance(self._settings["beta"], NoiseRadius) or not isinstance(self._rule("lowest"), UpperConfidence):
             return None
-        from rarely._core.policies.additions import ReturningArms
+        from rarely._core.policies.returning_arms import ReturningArms
 
         return ReturningArms.start(dim)
 
-    def _by_evidence(self, training: Training, additions: Additions, covariance: Kind, scale: ContextScale) -> bool:
-        """Return whether kernels chosen by evidence stand for the network: nothing of it is named."""
-        plain = training == Training() and covariance in ("auto", "exact", "dual")
-        return additions.evidence and plain and self._takes_models and not isinstance(scale.map, SparseRows)
-
-    _evidence_beta: NoiseRadius = EVIDENCE_BETA
     _tuned_beta: NoiseRadius = TUNED_BETA
+    _evidence_beta: NoiseRadius = EVIDENCE_BETA
     _tuned_within_batch: WithinBatch = "running"
-    _tuned_rows: int | Literal["all"] = TUNED_ROWS
     _takes_models = True
-    """Whether the network may be one of the user's, or one of sparse contexts."""
+    """Whether the network may be one of the user's, one of sparse contexts, or a kernel."""
 
     def _around(self, learner: Learner) -> Learner:
         """Return what the policy learns with, given its network."""
@@ -349,17 +352,14 @@ class BatchNeuralUCB(Policy):
     @property
     def context_scale(self) -> ContextMap:
         """The map from contexts to what the network sees."""
-        learner: Any = self._learner
-        return learner.scale.map if isinstance(learner, EvidenceLearner) else self._network.scale.map
+        scale = self._learner.context_scale
+        assert scale is not None
+        return scale.map
 
     @property
-    def tuning(self) -> Validation | None:
-        """How every length of training and strength of the skip path fares on held-out rewards; None if not tuned."""
-        learner: Any = self._learner
-        while isinstance(learner, LearnerAround) and not hasattr(learner, "tuning"):
-            learner = learner.base
-        tuning = getattr(learner, "tuning", None)
-        return None if tuning is None else tuning.validation()
+    def tunes(self) -> bool:
+        """Whether the likelihood of the rewards chooses what the settings leave open."""
+        return self._tunes
 
     @property
     def _network(self) -> NetworkLearner:
@@ -409,8 +409,8 @@ class NeuralTS(BatchNeuralUCB):
     array([0.5, 0.5])
     """
 
-    _evidence_beta = replace(EVIDENCE_BETA, exploit_last=False)
-    _tuned_beta = SAMPLED_BETA
+    # It is chosen for its probabilities, and keeps them above 0 to the end.
+    _tuned_beta, _evidence_beta = (replace(beta, exploit_last=False) for beta in (TUNED_BETA, EVIDENCE_BETA))
     _tuned_within_batch = "frozen"
 
     def _rule(self, ties: Ties) -> ChoiceRule:
@@ -448,13 +448,6 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
         return {name: value for name, value in super().settings().items() if name not in fixed} | {
             "epsilon": self._epsilon
         }
-
-
-def _factory_of(model: Any, scale: ContextScale) -> Any:
-    """Return what makes Z: of sparse contexts by their products, of a model of the user's as it says."""
-    if isinstance(scale.map, SparseRows):
-        return partial(DualFactory, inner=sparse_gram, columns=scale.map.scaled_dim)
-    return getattr(model, "factory", CovarianceFactory)
 
 
 def _check_together(ties: Ties, forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:

@@ -43,11 +43,10 @@ class LastLayerLearner(LearnerAround):
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         network = self._network
-        factors = network.values_and_factors(contexts)[1].last_layer()
+        factors = self.base.assess(contexts)[1].last_layer()
         a = factors.inputs[0]
         values = a @ self.coefficients if len(self.coefficients) else np.zeros(len(a))
-        means = network.rewards.center + network.rewards.spread * network.network.output_scale * values
-        return self.base.plausible(means), factors
+        return network.rewards.center + network.rewards.spread * network.network.output_scale * values, factors
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
         fit = self.base.learn(history, watch)
@@ -93,7 +92,6 @@ class NeuralLinear(NeuralTS):
     array([0.5, 0.5])
     """
 
-    _tuned_rows = "all"
     _takes_models = False
 
     def _around(self, learner: Learner) -> Learner:

@@ -73,7 +73,7 @@ class Preset:
 
     @property
     def can_tune(self) -> bool:
-        """Whether a policy with this preset may choose its training by held-out rewards."""
+        """Whether a policy with this preset may choose what is not named by the likelihood of the rewards."""
         return self.scale_contexts and self.optimiser == "gradient_descent" and not self.biases
 
     @classmethod
@@ -114,9 +114,8 @@ class Training(Described):
         from the paper, which mostly costs some regret.
     rows
         The most samples that an update trains the network on. With more, the network is trained on the latest half of
-        that number and on a uniform sample of the others. A policy that tunes itself then learns by a ridge regression
-        on *all* rewards, and the network learns what this leaves. So an update costs the same however long the policy
-        lives; `UpdateRecord.trained` has the number. None is 10 000 where the policy tunes itself and "all" elsewhere.
+        that number and on a uniform sample of the others, so an update costs the same however long the policy lives;
+        `UpdateRecord.trained` has the number. None is 10 000 where a network tunes itself and "all" elsewhere.
     clip
         Two quantiles, such as (0.02, 0.98), for rewards with heavy tails: a training takes rewards beyond those
         quantiles of all that it learns from as equal to them. `UpdateRecord.clipped` counts them; the history keeps
@@ -148,7 +147,7 @@ class Training(Described):
 
     @property
     def tunes(self) -> bool:
-        """Whether the policy may choose J and s itself: nothing but `rows` and `clip` is set."""
+        """Whether the policy may tune itself: nothing but `rows` and `clip` is set."""
         return self == Training(rows=self.rows, clip=self.clip)
 
     def with_rows(self, rows: int | Literal["all"]) -> Training:
@@ -159,46 +158,22 @@ class Training(Described):
 @named_arguments
 @dataclass(frozen=True)
 class Additions(Described):
-    """What a policy that tunes itself has beyond the paper's algorithm; each can be left out.
-
-    They apply where the policy tunes itself: in preset "practical", with a `training` that names neither steps nor
-    path. `rarely.extend.additions` has their code, and nothing else in the library depends on it.
+    """What a policy that tunes itself has beyond its model; each can be left out.
 
     Parameters
     ----------
-    evidence
-        Kernels in the place of a trained network, chosen with noise and memory by the likelihood of the rewards, where
-        nothing about a network is named (`rarely._core.policies.evidence`).
-    tuned_training
-        Steps and skip path chosen by held-out rewards. Without it the policy has none of the others either.
-    memory
-        With forgetting="auto": old rounds are forgotten where they mislead.
-    linear_part
-        A ridge regression on all rewards, where there are more than the network is trained on.
     returning_arms
         Arms whose contexts come back are judged by their own rewards, where these predict better or arms share nothing.
-    noise_radius
-        β from the estimated noise, and 0 for the last version, unless `beta` is given.
-    floor
-        No mean is below the smallest reward so far.
-    running_bonuses
-        Bonuses from Z with the rounds of the batch, unless `within_batch` is given.
 
     Examples
     --------
     >>> from rarely import Additions, BatchNeuralUCB, OnDemand
-    >>> BatchNeuralUCB(dim=2, schedule=OnDemand(), additions=Additions(noise_radius=False), seed=0).beta
-    0.01
+    >>> policy = BatchNeuralUCB(dim=2, schedule=OnDemand(), additions=Additions(returning_arms=False), seed=0)
+    >>> policy.settings()["additions"]
+    {'returning_arms': False}
     """
 
-    evidence: bool = True
-    tuned_training: bool = True
-    memory: bool = True
-    linear_part: bool = True
     returning_arms: bool = True
-    noise_radius: bool = True
-    floor: bool = True
-    running_bonuses: bool = True
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -305,7 +280,7 @@ class Limits(Described):
 
 def additions_from(value: Any) -> Additions:
     """Return additions, given their description, None or themselves."""
-    return _read(Additions, value, "additions must be an Additions, such as Additions(memory=False)")
+    return _read(Additions, value, "additions must be an Additions, such as Additions(returning_arms=False)")
 
 
 def limits_from(value: Any) -> Limits:

@@ -1,4 +1,4 @@
-"""TrainNN (Algorithm 2), which checks itself: plain descent, and descent with momentum to several checkpoints.
+"""TrainNN (Algorithm 2), which checks itself: plain descent, or descent with momentum.
 
     ℒ(θ) = Σ (f(x_i; θ) − r_i)²/2 + mλ‖θ − θ_0‖²/2
 
@@ -55,7 +55,7 @@ class TrainingReport:
     skip: float | None = None
     """The strength s of the skip path."""
     tuning: str = ""
-    """Why the policy chose these steps and this skip path; "" if the user did."""
+    """Why the policy chose this ridge and skip path; "" if the user did."""
     loops: str = ""
     """The loops that trained, as `Objective.loops` names them."""
     trained: int | None = None
@@ -89,6 +89,8 @@ class TrainingPlan:
     """Whether descent starts at the last version's weights: a deviation from the paper, which starts at θ_0."""
     seed: int = 0
     """Of the order of samples, where a model of the user's draws one."""
+    momentum: bool = False
+    """Whether steps are Nesterov's, which come closer to the minimiser."""
 
     def __post_init__(self) -> None:
         if self.warm_start and self.optimiser == "sgd":
@@ -138,7 +140,8 @@ def train(
     objective = objective_of(network, initial, contexts, rewards, plan)
     curvature, direction = objective.top_curvature(direction)
     scale = network.output_scale**2
-    step = plan.step_size * scale if plan.step_size is not None else STABLE / (curvature + plan.ridge)
+    stable, shrink = (MOMENTUM_STABLE, MOMENTUM_SHRINK) if plan.momentum else (STABLE, SHRINK)
+    step = plan.step_size * scale if plan.step_size is not None else stable / (curvature + plan.ridge)
     begin, initial_loss = objective.initial, objective.loss(objective.initial)
     if start is not None:
         warm: Weights = tuple(w.astype(objective.dtype) for w in start)
@@ -150,7 +153,7 @@ def train(
     for attempt in range(1, ATTEMPTS + 1):
         # Too large a step overflows on its way; the loss shows it.
         with np.errstate(over="ignore", invalid="ignore"):
-            weights, final_loss, taken = _descend(objective, begin, step, plan.steps, HOPELESS * allowed, watch)
+            weights, final_loss, taken = _descend(objective, begin, step, plan, HOPELESS * allowed, watch)
         if final_loss <= allowed:
             reason = ""
             break
@@ -158,7 +161,7 @@ def train(
         if watch.over():
             watch.leave_undone("smaller steps were not tried")
             break
-        step *= SHRINK if attempt < ATTEMPTS else 1.0
+        step *= shrink if attempt < ATTEMPTS else 1.0
     if taken < plan.steps and not reason:
         watch.leave_undone(f"the training ended after {taken} of {plan.steps} steps")
     losses, taken = (initial_loss, final_loss), plan.steps if reason else taken
@@ -167,23 +170,27 @@ def train(
 
 
 def _descend(
-    objective: Objective, begin: Weights, step: float, steps: int, hopeless: float, watch: Watch
+    objective: Objective, begin: Weights, step: float, plan: TrainingPlan, hopeless: float, watch: Watch
 ) -> tuple[Weights, float, int]:
-    """Call `Objective.descend`, in parts if the training is watched; the parts give the same numbers as the whole.
+    """Take the steps of a plan, in parts if the training is watched; the parts give the same numbers as the whole.
 
     Returns the weights, their loss and the steps taken. A budget of seconds ends at the part of the lowest loss.
     """
-    weights, loss, done = begin, 0.0, 0
+    weights, at, loss, done = begin, MomentumState.at_rest(begin), 0.0, 0
     best: tuple[Weights, float, int] | None = None
     parts = USUAL_STEPS if watch.reports else 1
     for part in range(1, parts + 1):
-        for count in watch.stretches(steps * part // parts - done):
-            weights, loss = objective.descend(weights, step, count, hopeless)
+        for count in watch.stretches(plan.steps * part // parts - done):
+            if plan.momentum:
+                at, loss = objective.descend_with_momentum(at, step, count, hopeless)
+                weights = at.weights
+            else:
+                weights, loss = objective.descend(weights, step, count, hopeless)
             done += count
             if not loss <= hopeless:
                 return weights, loss, done
             best = (weights, loss, done) if best is None or loss <= best[1] else best
-            if done < steps and watch.over():
+            if done < plan.steps and watch.over():
                 return best
         watch.step()
     return weights, loss, done
@@ -210,82 +217,3 @@ def refusal(attempts: int, step: float, initial_loss: float, final_loss: float) 
         f"the loss did not fall in {attempts} attempts with steps down to η = {step:.3g}: "
         f"from {initial_loss:.6g} to {final_loss:.6g}"
     )
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """The weights of one descent with momentum at several numbers of steps, its rungs."""
-
-    reached: list[Weights]
-    step: float
-    attempts: int
-    initial_loss: float
-    final_loss: float
-    initial: Weights
-    loops: str
-    cut: MomentumState | None = None
-    """The point of the lowest loss after the last rung reached, if a budget of seconds ended the descent there."""
-
-    def outcome(self, network: Network, steps: int, tuning: str = "") -> TrainingOutcome:
-        """Return the descent as a training of `steps` steps, or of those before it was cut; `tuning` explains them."""
-        scale = network.output_scale**2
-        weights, losses = self.reached[-1] if self.reached else self.initial, (self.initial_loss, self.final_loss)
-        if self.cut is not None:
-            weights, steps = self.cut.weights, self.cut.steps
-        report = TrainingReport(self.step / scale, self.attempts, *losses, steps, network.skip, tuning, self.loops)
-        reason = ""
-        if not self.reached and self.cut is None:
-            reason = refusal(self.attempts, self.step / scale, self.initial_loss, self.final_loss)
-        return TrainingOutcome(tuple(w.astype(np.float64) for w in weights), reason, report)
-
-
-def descend_to(
-    objective: Objective, rungs: tuple[int, ...], share: float = 1.0, watch: Watch = UNWATCHED
-) -> Checkpoints:
-    """Descend with momentum from θ_0, and keep the weights at the rungs.
-
-    A descent whose loss at a rung is above the initial one is repeated with a smaller step, and given up in the end.
-    Once `share` of a budget of seconds is used up, the descent ends before its last rung.
-    """
-    curvature = objective.top_curvature(None)[0]
-    step, first = MOMENTUM_STABLE / (curvature + objective.ridge), objective.loss(objective.initial)
-    allowed = allowed_loss(objective, first, curvature)
-    for attempt in range(1, ATTEMPTS + 1):
-        at, reached, loss = MomentumState.at_rest(objective.initial), [], first
-        cut: MomentumState | None = None
-        for rung in rungs:
-            with np.errstate(over="ignore", invalid="ignore"):
-                at, loss = _advanced(objective, at, step, rung, HOPELESS * allowed, share, watch)
-            if not loss <= allowed:
-                break
-            if at.steps == rung:
-                watch.step()
-                reached.append(at.weights)
-            if at.steps < rungs[-1] and watch.over(share):
-                cut = at
-                ended = "the training" if share == 1 else "a trial of candidates"
-                watch.leave_undone(f"{ended} ended after {at.steps} of {rungs[-1]} steps")
-                break
-        if len(reached) == len(rungs) or cut is not None:
-            break
-        if watch.over(share):
-            watch.leave_undone("smaller steps were not tried")
-            break
-        step *= MOMENTUM_SHRINK if attempt < ATTEMPTS else 1.0
-    reached = reached if len(reached) == len(rungs) or cut is not None else []
-    return Checkpoints(reached, step, attempt, first, loss, objective.initial, objective.loops, cut)
-
-
-def _advanced(
-    objective: Objective, start: MomentumState, step: float, rung: int, hopeless: float, share: float, watch: Watch
-) -> tuple[MomentumState, float]:
-    """Return the descent at a rung or, if the time is over before, at the point of the lowest loss since `start`."""
-    at, best = start, None
-    for count in watch.stretches(rung - start.steps):
-        at, loss = objective.descend_with_momentum(at, step, count, hopeless)
-        if not loss <= hopeless:
-            return at, loss
-        best = (at, loss) if best is None or loss <= best[1] else best
-        if at.steps < rung and watch.over(share):
-            return best
-    return at, loss

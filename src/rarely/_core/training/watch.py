@@ -2,8 +2,7 @@
 
 A loop calls `step()` after each part of the work; the callback gets a fraction that never falls, and may raise, which
 ends the update and changes nothing. A descent asks `over()` between stretches of steps. What precedes the first
-stretch, such as the curvature, and the first stretch itself take place in any case. The trials by which a policy tunes
-itself may take `TRIAL_SHARE` of the budget, and the training of the version the rest. A budget that is not used up
+stretch, such as the curvature, and the first stretch itself take place in any case. A budget that is not used up
 changes no number.
 """
 
@@ -19,9 +18,7 @@ from rarely._core.progress import Bar, Progress, read_progress
 TRAINED = 0.9
 """The fraction at which training has ended."""
 USUAL_STEPS = 20
-"""Progress steps of a usual training; how many descents a tuned one takes is not known in advance."""
-TRIAL_SHARE = 0.5
-"""The share of a budget after which no further trial begins."""
+"""Progress steps of a training; how often one is repeated with a smaller step is not known in advance."""
 STRETCH = 10
 """Descent steps between two looks at the clock."""
 clock: Callable[[], float] = time.monotonic
@@ -62,9 +59,9 @@ class Watch:
         self._steps += 1
         self.announce(TRAINED * -math.expm1(-self._steps / USUAL_STEPS), "training")
 
-    def over(self, share: float = 1.0) -> bool:
-        """Return whether this share of the seconds is used up; never without a budget."""
-        return self._seconds is not None and clock() - self._start >= share * self._seconds
+    def over(self) -> bool:
+        """Return whether the seconds are used up; never without a budget."""
+        return self._seconds is not None and clock() - self._start >= self._seconds
 
     def stretches(self, steps: int) -> Iterable[int]:
         """Return the steps in parts between which the clock is read: one part without a budget.

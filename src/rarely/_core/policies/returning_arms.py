@@ -1,0 +1,179 @@
+"""Arms that return: where the same contexts are offered again and again, each arm has rewards of its own.
+
+    K   places    contexts that were offered so far          n   chosen   rounds that chose the arm, with the batch's
+    r̄   mean      of the arm's rewards                       m   count    of its rewards that were learned from
+    s   spread    the largest that all rewards have had      T            the horizon
+
+    r̄ + σ·(1 + 30/(Km))·√(log⁺(T/(Kn))/n)          the index of MOSS (Audibert and Bubeck, 2009) with an estimated σ
+
+The noise of a prediction is not one number for all arms: an arm that always pays the same leaves no doubt of its own,
+and none of it should go over to an arm that was tried once and paid badly. σ² is that of the arm's own rewards, drawn
+by ten rewards' worth to the mean of the other arms, which is drawn by three arms' worth to s². Few rewards say little
+about their own spread: 1 + 30/(Km) widens the bound then, by about as many rounds in all whatever K.
+
+Of arms that share no column a model knows nothing but their own rewards, so these decide. Of other arms they do
+while they predict better than the model what arms with few rewards pay next; an arm without any is then tried.
+Contexts that do not return are never touched: more than half of a round's contexts being new ends the matter for
+good.
+
+Nothing else in the library depends on this module: `Additions(returning_arms=False)` goes without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rarely._core.policies.learner import ScoreOverride
+from rarely._core.saving.fields import Fields
+from rarely._core.types import Array, Arrays, IntArray
+
+MAX_SPREAD = 1e150
+"""The largest spread that a file may have, whose square does not overflow."""
+OWN_REWARDS, OTHER_ARMS = 10.0, 3.0
+"""Rewards' worth by which σ² is drawn to that of the other arms, and arms' worth by which theirs is drawn to s²."""
+BOUND_WIDENING = 30.0
+GAIN_LEFT = 0.7
+"""What is left at each update of how much better earlier rewards were predicted."""
+FEW_REWARDS, FEWEST_COMPARED = 3, 6
+"""The most earlier rewards of an arm on which own means and the model are compared, and the fewest rewards compared."""
+MOST_ARMS = 4096
+"""More contexts than this are not looked up in every round."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReturningArms(ScoreOverride):
+    """What the rewards of each returning arm say about it alone: a value, of which every round makes the next."""
+
+    source = "returning arms"
+
+    contexts: Array
+    """(K, d)."""
+    chosen: IntArray
+    count: Array
+    mean: Array
+    squares: Array
+    """(K,): Σ(r − r̄)²."""
+    places: Mapping[bytes, int] = field(default_factory=dict)
+    spread: float = 0.0
+    horizon: int = 0
+    learned: int = 0
+    """Rewards, in the order in which they came, that are in these sums."""
+    gain: float = 0.0
+    """By how much own means predicted new rewards better than the model, of arms with few rewards before."""
+    compared: int = 0
+    disjoint: bool = False
+    """Whether the arms share no column."""
+
+    @classmethod
+    def start(cls, dim: int) -> ReturningArms:
+        """Return the value before the first round."""
+        none = np.zeros(0)
+        return cls(np.zeros((0, dim)), none.astype(np.int64), none, none, none)
+
+    @property
+    def decides(self) -> bool:
+        """Whether arms with rewards of their own are override_scores by them."""
+        if self.disjoint:
+            return self.learned > 0
+        return self.compared >= FEWEST_COMPARED and self.gain > 0
+
+    def after(self, rows: Array, arm: int) -> ReturningArms | None:
+        """Return the value after a round that offered these contexts and chose one; None if contexts do not return."""
+        found = self._found(rows)
+        new = np.flatnonzero(found < 0)
+        if len(self.places) and 2 * len(new) > len(rows):
+            return None
+        if not len(new):
+            chosen = self.chosen.copy()
+            chosen[found[arm]] += 1
+            return replace(self, chosen=chosen)
+        places = dict(self.places)
+        for row in rows[new]:
+            places.setdefault(row.tobytes(), len(places))
+        more = len(places) - len(self.places)
+        if len(places) > MOST_ARMS:
+            return None
+        contexts = np.array([np.frombuffer(key) for key in places]).reshape(len(places), -1)
+        chosen = np.concatenate((self.chosen, np.zeros(more, np.int64)))
+        count, mean, squares = (np.concatenate((old, np.zeros(more))) for old in (self.count, self.mean, self.squares))
+        chosen[places[rows[arm].tobytes()]] += 1
+        return replace(self, places=places, contexts=contexts, chosen=chosen, count=count, mean=mean, squares=squares)
+
+    def after_update(
+        self, contexts: Array, rewards: Array, predicted: Array, *, spread: float, horizon: int, disjoint: bool
+    ) -> ReturningArms:
+        """Return the value after an update on new rewards, which the model of the version before `predicted`."""
+        found = self._found(contexts)
+        rewards, predicted, found = rewards[found >= 0], predicted[found >= 0], found[found >= 0]
+        total = self.count.sum()
+        usual = float(self.count @ self.mean / total) if total else 0.0
+        own = (self.count * self.mean + usual)[found] / (self.count + 1)[found]
+        young = self.count[found] <= FEW_REWARDS
+        gains = (np.square(rewards - predicted) - np.square(rewards - own))[young]
+        next_ = replace(self._with_rewards(found, rewards), spread=spread, horizon=horizon, disjoint=disjoint)
+        gain, compared = GAIN_LEFT * self.gain + float(gains.sum()), self.compared + len(gains)
+        return replace(next_, learned=self.learned + len(rewards), gain=gain, compared=compared)
+
+    def recounted(self, chosen: Array, contexts: Array, rewards: Array) -> ReturningArms:
+        """Return the value for a policy that remembers only these choices and rewards."""
+        arms = len(self.places)
+        before, found = self._found(chosen), self._found(contexts)  # −1 for a context of a log
+        counts = np.bincount(before[before >= 0], minlength=arms)
+        empty = replace(self, chosen=counts, count=np.zeros(arms), mean=np.zeros(arms), squares=np.zeros(arms))
+        return empty._with_rewards(found[found >= 0], rewards[found >= 0])
+
+    def _with_rewards(self, found: IntArray, rewards: Array) -> ReturningArms:
+        count, mean, squares = self.count.copy(), self.mean.copy(), self.squares.copy()
+        for place, reward in zip(found, rewards, strict=True):
+            count[place] += 1
+            step = reward - mean[place]
+            mean[place] += step / count[place]
+            squares[place] += step * (reward - mean[place])
+        return replace(self, count=count, mean=mean, squares=squares)
+
+    def override_scores(self, rows: Array, means: Array, bonuses: Array, *, explores: bool) -> tuple[Array, Array]:
+        """Return means and bonuses of these contexts, those of the model replaced for arms with their own rewards."""
+        found = self._found(rows)
+        known = (found >= 0) & (self.count[found] > 0)
+        means, bonuses = means.copy(), bonuses.copy()
+        means[known] = self.mean[found[known]]
+        bonuses[known] = self._bonuses()[found[known]] if explores else 0.0
+        if explores and known.any() and not known.all():  # nothing is known about the others
+            untried = ~known & (self.chosen[found] * (found >= 0) == 0)
+            highest = (means + bonuses)[known].max()
+            bonuses[untried] = np.maximum(bonuses[untried], highest - means[untried] + self.spread)
+        return means, bonuses
+
+    def _bonuses(self) -> Array:
+        count, chosen, arms = np.maximum(self.count, 1), np.maximum(self.chosen, 1), len(self.places)
+        several = self.count > 1
+        variances = np.where(several, self.squares / np.maximum(self.count - 1, 1), 0.0)
+        others = (variances.sum() - variances + OTHER_ARMS * self.spread**2) / (several.sum() - several + OTHER_ARMS)
+        noise = np.sqrt((self.squares + OWN_REWARDS * others) / (count - 1 + OWN_REWARDS))
+        left = np.log(np.maximum(self.horizon / (arms * chosen), 1.0))
+        return np.asarray(noise * (1 + BOUND_WIDENING / (arms * count)) * np.sqrt(left / chosen))
+
+    def _found(self, rows: Array) -> IntArray:
+        """Return the place of each context, −1 for one that was not offered yet."""
+        get = self.places.get
+        return np.array([get(row.tobytes(), -1) for row in np.ascontiguousarray(rows)], np.int64)
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return numbers and arrays, for `restored`."""
+        names = ("spread", "horizon", "learned", "gain", "compared", "disjoint")
+        arrays = ("contexts", "chosen", "count", "mean", "squares")
+        return {name: getattr(self, name) for name in names}, {name: getattr(self, name) for name in arrays}
+
+    def restored(self, saved: Fields) -> ReturningArms:
+        with saved:
+            contexts = saved.array("contexts", (None, self.contexts.shape[1]))
+            chosen = saved.array("chosen", (len(contexts),), "int")
+            found: dict[str, Any] = {"places": {row.tobytes(): i for i, row in enumerate(contexts)}}
+            found |= {name: saved.array(name, (len(contexts),)) for name in ("count", "mean", "squares")}
+            found["spread"] = saved.number("spread", 0.0)
+            saved.check(found["spread"] <= MAX_SPREAD, f"a spread of at most {MAX_SPREAD:g}")
+            return ReturningArms(contexts, chosen, **found, **saved.rest())

@@ -1,0 +1,328 @@
+"""A network that chooses ridge, skip path, noise and memory by the likelihood of the rewards.
+
+    K   ΦΦᵀ/d    kernel      Φ the features of rewards at the weights of the version in use, d the mean of ‖φ‖²
+    λ   ridge    noise, in units of the signal; the penalty that the network is trained with is λd
+    s   skip     strength of the linear path beside the network
+
+Near its weights a network is linear in them, and so a Gaussian process with the kernel K (MacKay, *A practical Bayesian
+framework for backpropagation networks*, 1992; Immer et al., *Scalable marginal likelihood estimation for model
+selection in deep learning*, 2021). At each update its marginal likelihood chooses λ and s, one training with that
+penalty makes the mean, and Z of the features over √(λd) makes the deviations. The network of the version in use stands
+for the next one, so that every update trains once; as far as it has learned directions, they are those of K.
+
+A memory is asked for only while the version in use predicts the newest rewards worse than held-out ones.
+What is tried is everything, windows, and all that came since a change; each is judged by the density with which it
+predicts each of the latest batches from what it holds before it, and the longest is taken of those within FORGETTING
+nats of the best.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from rarely._core.choice.confidence_radius import VersionStats
+from rarely._core.covariance import Covariance
+from rarely._core.covariance.cholesky import cholesky, lower_inverse
+from rarely._core.inputs.forgetting import Window
+from rarely._core.inputs.history import History
+from rarely._core.inputs.scaling import RewardScale
+from rarely._core.model.features import Factors
+from rarely._core.policies.evidence import FEWEST, FORGETTING, JUDGED, RIDGES, huber, sample_rows, tails
+from rarely._core.policies.gaussian_process import misfits
+from rarely._core.policies.learner import (
+    FitResult,
+    Learner,
+    LearnerAround,
+    Recall,
+    RewardTask,
+    TrainingSet,
+    split_mix,
+    training_rows,
+)
+from rarely._core.policies.network_learner import NetworkLearner, SparseTraining
+from rarely._core.saving.fields import Fields
+from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.types import Array, Arrays, BoolArray, IntArray
+
+STEPS = 330
+"""J: enough for momentum to come close to the minimiser."""
+LEAST_TRUST = 1e-6
+BEYOND = 3.0
+"""Robust standard deviations from which rewards count less where tails are heavy."""
+RECALLED = 400
+"""Rewards by which memories are judged, at most: the latest half of them, and a sample of the others."""
+BATCHES, CHANGES, SHORTEST = 8, 14, 25
+"""Batches that a memory predicts, change points on trial, and rounds of the shortest window."""
+ALARM = 2.0
+"""Standard errors by which the newest rewards must be predicted worse than held-out ones."""
+JITTER = 1e-9
+
+
+class Choice(NamedTuple):
+    """What the likelihood chose."""
+
+    skip: float
+    ridge: float = 1.0
+    unit: float = 1.0
+    """d."""
+    variance: float = 1.0
+    """s² of the process, in squared units of the scaled rewards."""
+    held_out: float = math.inf
+    """Mean squared error of leave-one-out predictions, in the same units."""
+    said: str = "the start, because too few rewards are in"
+
+
+@dataclass(frozen=True)
+class TunedNetwork(LearnerAround):
+    """The paper's learner, its penalty, skip path, noise and memory chosen by likelihood."""
+
+    base: NetworkLearner
+    forgets: bool = True
+    """Whether it may forget."""
+    ridge: float = 1.0
+    unit: float = 1.0
+    variance: float = 1.0
+    held_out: float = math.inf
+    """In squared reward units."""
+    learned: int = 0
+    """Rewards that had arrived."""
+    updates: tuple[int, ...] = ()
+    """Rows at which versions began."""
+
+    @property
+    def chooses_memory(self) -> bool:
+        return self.forgets
+
+    @property
+    def noise(self) -> float | None:
+        return self.base.rewards.spread * math.sqrt(self.variance * self.ridge) if self.learned else None
+
+    def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
+        noise = self.base.rewards.spread if self.noise is None else self.noise
+        facts = (round, covariance.rounds, covariance.frozen_log_det, covariance.ridge)
+        return VersionStats(*facts, noise=noise, exact=True)
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        means, factors = self.base.assess(contexts)
+        # Z = rI + Σφφᵀ of these features is r/λd times that of the network's with the ridge λd. As for kernels, λ is at
+        # most 1 here: a prior that has seen no signal must not say that there is nothing to explore.
+        weight = self.base.plan.ridge / (min(self.ridge, 1.0) * self.unit)
+        return means, factors.weighted(np.full(len(means), weight))
+
+    # --- learning
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        base = self.base
+        if base.sparse is not None:
+            training = SparseTraining.of(base, history.samples().contexts)
+            fit = self.with_base(training.inside).learn(history, watch)
+            return training.leave(fit, self, lambda tuned: tuned.with_base(training.outside(tuned.base)))
+        ready = base.with_fitted_scale()
+        samples = base.training_set(history, ready.scale)
+        if samples.overflow:
+            return FitResult(self, samples.overflow)
+        counts, (samples, trust) = samples.weights, self._trusted(samples)
+        choice = self._chosen(samples, counts, trust)
+        plan = replace(base.plan, ridge=choice.ridge * choice.unit)
+        ready = replace(ready, network=base.network.tuned(choice.skip), plan=plan)
+        outcome = ready.train(samples, watch)
+        trained = replace(ready.trained(outcome, samples.scale), plan=base.plan)
+        fit = base.fit_result(trained, outcome, samples, history)
+        if fit.reason:
+            return replace(fit, learner=self, basis=None)
+        learner = replace(
+            self,
+            base=trained,
+            ridge=choice.ridge,
+            unit=choice.unit,
+            variance=choice.variance,
+            held_out=choice.held_out * samples.scale.spread**2,
+            learned=history.arrived,
+            updates=(*self.updates, history.total)[-CHANGES:],
+        )
+        # Without the rounds that were dropped a new Z would be worse than features on two scales.
+        whole = fit.rescaled or len(history) == history.total
+        report = replace(fit.report, tuning=choice.said)
+        return replace(fit, learner=learner, basis=learner if whole else None, report=report)
+
+    def _trusted(self, samples: TrainingSet) -> tuple[TrainingSet, Array]:
+        """Return samples with Huber's weights, where rewards have heavy tails, and these weights."""
+        rewards = samples.scale.center + samples.scale.spread * samples.rewards
+        if len(rewards) <= FEWEST or len(np.unique(rewards)) == 2 or not tails(rewards)[2]:
+            return samples, np.ones(len(rewards))
+        trust = huber(np.abs(rewards - self._predicted(samples.contexts, rewards)), BEYOND)
+        weights = trust if samples.weights is None else trust * samples.weights
+        scale = RewardScale.fit(rewards, weights) if self.base.standardise_rewards else samples.scale
+        scaled = (rewards - scale.center) / scale.spread
+        return samples._replace(weights=weights, scale=scale, rewards=scaled), trust
+
+    def _predicted(self, scaled: Array, rewards: Array) -> Array:
+        """Return what the version in use predicts for contexts on its scale; the median before the first one."""
+        base = self.base
+        if not self.learned:
+            return np.full(len(rewards), tails(rewards)[0])
+        return base.rewards.center + base.rewards.spread * base.network.values(base.weights, scaled)
+
+    def _chosen(self, samples: TrainingSet, counts: Array | None, trust: Array) -> Choice:
+        """Return what the likelihood of the rewards chooses; of those that count `counts` times that part judges."""
+        base, rows = self.base, samples.rows
+        among = np.arange(len(rows)) if counts is None else np.flatnonzero(split_mix(rows) < counts * 2.0**64)
+        at = among[sample_rows(rows[among].astype(np.float64), JUDGED)]
+        if len(at) < FEWEST:
+            return Choice(base.network.skip or 0.0, self.ridge, self.unit, self.variance, self.held_out)
+        contexts, target, trust = samples.contexts[at], samples.rewards[at], np.maximum(trust[at], LEAST_TRUST)
+        best, lost = np.empty((0, 0)), np.full(len(RIDGES), np.inf)
+        skip, unit = base.network.skips[0], 1.0
+        for tried in base.network.skips:
+            gram = base.network.tuned(tried).kernel(base.weights, contexts)
+            size = float(np.trace(gram)) / len(gram) or 1.0
+            misfit = misfits(gram / size, trust, target, RIDGES)[0]
+            if misfit.min() < lost.min():
+                best, lost, skip, unit = gram / size, misfit, tried, size
+        share = np.exp(lost.min() - lost)
+        ridge = float(np.exp(share @ np.log(RIDGES) / share.sum()))
+        variance = float(misfits(best, trust, target, np.array([ridge]))[1][0])
+        best.flat[:: len(best) + 1] += ridge / trust
+        inverse = lower_inverse(cholesky(best)[0])
+        left = inverse.T @ (inverse @ target) / np.einsum("ij,ij->j", inverse, inverse)
+        said = f"ridge {ridge:.2g}, log likelihood {-lost.min():.1f} on {len(target)} rewards"
+        return Choice(skip, ridge, unit, variance, float(np.square(left).mean()), said)
+
+    def reward_task(self, history: History, new: int) -> RewardTask | None:
+        return self.base.reward_task(history, new)
+
+    def shares_features(self, other: Learner) -> bool:
+        return False
+
+    def needs(self, history: History) -> BoolArray | None:
+        if self.base.training_rows is None or history.arrived <= self.base.training_rows:
+            return None
+        needed, there = np.zeros(len(history), np.bool_), np.flatnonzero(~np.isnan(history.rewards))
+        needed[there[training_rows(history.rows[there], self.base.training_rows)]] = True
+        return needed | history.came_after(self.learned)
+
+    # --- memory
+
+    def recall(self, history: History, new: int) -> Recall:
+        base, before = self.base, history.forgetting
+        if not self.forgets or not self.learned:
+            return super().recall(history, new)
+        if before is None and not self._alarmed(history):
+            return Recall(None)
+        samples = history.with_forgetting(None).samples().clipped(base.clip)
+        if base.sparse is not None:
+            return self.with_base(SparseTraining.of(base, samples.contexts).inside).recall(history, new)
+        samples = samples.some(training_rows(samples.rows, RECALLED))
+        contexts, scaled = base.scale(samples.contexts), base.rewards
+        gram = self.variance / self.unit * base.network.kernel(base.weights, contexts)
+        trust = np.ones(len(samples.rows))
+        if tails(samples.rewards)[2]:
+            trust = huber(np.abs(samples.rewards - self._predicted(contexts, samples.rewards)), BEYOND)
+        target = (samples.rewards - scaled.center) / scaled.spread
+        found = remembered(samples.rows, target, gram, self.variance * self.ridge / trust, self.updates)
+        rounds = found.rounds(history.total)
+        memory = Window(rounds) if rounds < history.total else None
+        was = before.rounds if isinstance(before, Window) else self.updates[-1]
+        if found.rounds(self.updates[-1]) == was:
+            return Recall(memory)
+        what = f"the last {rounds} rounds predict" if memory else "all rounds together predict"
+        return Recall(memory, f"{what} the newest rewards better than another memory, by {found.gain:.1f} nats")
+
+    def _alarmed(self, history: History) -> bool:
+        """Return whether the version in use predicts the newest rewards worse than held-out ones, in the mean."""
+        contexts, rewards = history.arrived_since(self.learned)
+        errors = np.square(rewards - self.base.assess(contexts)[0])
+        if len(errors) < 2:
+            return False
+        return bool(errors.mean() > self.held_out + ALARM * errors.std(ddof=1) / math.sqrt(len(errors)))
+
+    # --- saving
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers, arrays = self.base.state()
+        numbers |= {"skip": self.base.network.skip or 0.0, "ridge": self.ridge, "unit": self.unit}
+        numbers |= {"variance": self.variance, "learned": self.learned}
+        numbers["held_out"] = None if math.isinf(self.held_out) else self.held_out
+        return numbers, arrays | {"updates": np.array(self.updates, np.int64)}
+
+    def restored(self, saved: Fields) -> Self:
+        with saved:
+            base, skip = self.base.restored_from(saved), saved.number("skip")
+            saved.check(skip in base.network.skips, f"a skip among {base.network.skips}")
+            return replace(
+                self,
+                base=replace(base, network=base.network.tuned(skip)),
+                ridge=saved.number("ridge", above=0.0),
+                unit=saved.number("unit", above=0.0),
+                variance=saved.number("variance", above=0.0),
+                learned=saved.whole("learned"),
+                held_out=math.inf if saved.is_null("held_out") else saved.number("held_out", 0.0),
+                updates=tuple(saved.array("updates", (None,), "int").tolist()),
+            )
+
+
+class Remembered(NamedTuple):
+    """A memory on trial: the latest `window` rounds, and of them what came since `change`; None for all."""
+
+    window: int | None = None
+    change: int | None = None
+    gain: float = 0.0
+    """Nats by which it predicts better than everything."""
+
+    def first(self, row: int) -> int:
+        """Return the first row that it holds when a batch begins with this row."""
+        change = self.change if self.change is not None and row >= self.change else 0
+        return change if self.window is None else max(change, row - self.window)
+
+    def rounds(self, total: int) -> int:
+        """Return how many of so many rounds are remembered."""
+        return total - self.first(total)
+
+
+def remembered(rows: IntArray, target: Array, gram: Array, noise: Array, begun: tuple[int, ...]) -> Remembered:
+    """Return the memory with which a Gaussian process predicts the latest batches best.
+
+    `rows` of the rewards rise, `gram` is their covariance, and `begun` are the rows at which batches began.
+    """
+    starts = [row for row in begun if FEWEST <= np.searchsorted(rows, row) <= len(rows) - FEWEST]
+    if not starts:
+        return Remembered()
+    latest = starts[-BATCHES:]
+    tried = [Remembered(change=row) for row in starts]
+    window = float(SHORTEST)
+    while window <= (rows[-1] + 1 - rows[0]) / 2:
+        tried.append(Remembered(window=round(window)))
+        window *= math.sqrt(2)
+    ends = [*np.searchsorted(rows, latest[1:]), len(rows)]
+
+    def density(memory: Remembered) -> float:
+        parts = []
+        for row, end in zip(latest, ends, strict=True):
+            first, cut = np.searchsorted(rows, (memory.first(row), row))
+            parts.append(_errors(target[first:end], gram[first:end, first:end], noise[first:end], int(cut - first)))
+        errors, deviations = np.concatenate(parts, axis=1)
+        # The unit of all deviations is put in, as in the choice of λ: what was thought to be without noise may not be.
+        unit = (float(errors @ errors) + 1) / (len(errors) + 1)
+        return float(-0.5 * len(errors) * math.log(unit) - np.log(deviations).sum())
+
+    # What still holds is not forgotten for a little: of memories that predict about equally well, the longest.
+    everything = density(Remembered())
+    judged = [Remembered(), *(memory._replace(gain=density(memory) - everything) for memory in tried)]
+    best = max(memory.gain for memory in judged)
+    good, total = [memory for memory in judged if memory.gain > best - FORGETTING], int(rows[-1]) + 1
+    return max(good, key=lambda memory: memory.rounds(total))
+
+
+def _errors(target: Array, gram: Array, noise: Array, before: int) -> Array:
+    """Return errors of predictions of the rewards from `before` on, one after the other, over their deviations; (2, n).
+
+    Each is predicted from all rewards before it; the second row has the deviations.
+    """
+    matrix = gram.copy()
+    matrix.flat[:: len(matrix) + 1] += noise + JITTER * np.trace(gram) / max(len(gram), 1)
+    factor = cholesky(matrix)[0]
+    return np.stack(((lower_inverse(factor) @ target)[before:], np.diag(factor)[before:]))
