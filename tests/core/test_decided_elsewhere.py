@@ -43,7 +43,9 @@ def test_a_live_copy_decides_as_the_policy_does_and_keeps_no_history() -> None:
     live, rounds = LiveCopy(copy.deepcopy(policy)), policy.round
     for contexts in offered_contexts(3, 30):
         decided = live.decide(contexts, None, np.zeros(1))
-        np.testing.assert_array_equal(decided.decision.bonuses, policy.select(contexts).bonuses)
+        decision = policy.select(contexts)  # in one compiled step, whose last digits differ
+        assert decided.decision.arm == decision.arm
+        np.testing.assert_allclose(decided.decision.bonuses, decision.bonuses, rtol=1e-12)
         again = live.decide_again(decided.rows, decided.present, np.zeros(1))
         np.testing.assert_array_equal(again.decision.bonuses, decided.decision.bonuses)
         live.accept(decided)

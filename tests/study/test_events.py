@@ -33,11 +33,11 @@ def blocks(draw):
         questions.append(read_request(Request(contexts, f"é {i}", some, draw(texts.map(clean))), settings, dim))
     _, mask = block_of(questions, settings)
     width = max(len(question.present) for question in questions)
-    means, bonuses, chances = rng.normal(size=(3, n, width))
+    (means, bonuses), chances = rng.normal(size=(2, n, width)), rng.random((n, width))
     if mask is not None:
         means[~mask] = bonuses[~mask] = np.nan
     arms = np.array([rng.choice(np.flatnonzero(question.present)) for question in questions])
-    decision = Decision(arms, means, bonuses, np.zeros(n, int), np.arange(n) + 7, np.abs(chances))
+    decision = Decision(arms, means, bonuses, np.zeros(n, int), np.arange(n) + 7, chances)
     decided = {"version": draw(st.integers(0, 99)), "stage": draw(texts)}
     return questions, decision, decided, draw(st.integers(0, 98))
 
