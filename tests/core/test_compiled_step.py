@@ -3,12 +3,14 @@
 import copy
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from interrupts import lines_of
 from loops import folder_of_the_run, in_kind, kinds
 from rarely import (
     Affine,
@@ -252,6 +254,25 @@ def test_a_number_that_is_refused_changes_nothing(wrong, message):
     twin = LinUCB(3, OnDemand(), seed=0)
     twin.select(contexts[:5])
     assert np.array_equal(policy.select(contexts[5:]).bonuses, twin.select(contexts[5:]).bonuses)
+
+
+def test_an_interrupt_at_any_line_leaves_no_trace():
+    """The room that calls share has then been laid out for other rounds, or has changed places with the next one."""
+    contexts, _, _ = world(9, 4, kind="normal")
+
+    def begun():
+        policy = LinTS(3, OnDemand(), within_batch="running", seed=0)
+        policy.select(contexts[:2])
+        return policy
+
+    plain = begun()
+    wanted = plain.select(contexts[2:4])
+    for stop in range(1, lines_of(lambda: begun().select(contexts[4:8])) + 1):
+        policy = begun()
+        lines_of(partial(policy.select, contexts[4:8]), stop)
+        if policy.round == 2:
+            assert np.array_equal(policy.select(contexts[2:4]).bonuses, wanted.bonuses)
+            assert policy.log_det == plain.log_det
 
 
 def test_a_round_without_an_arm_is_refused():

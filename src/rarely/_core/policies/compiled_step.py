@@ -52,10 +52,13 @@ class CompiledStep:
     """The room in which the rounds of one policy are decided: arrays whose addresses C knows, used again and again.
 
     It is scratch, as a policy's generator is: what a version consists of is copied in when the version changes, and
-    what lives longer than a call is copied out.
+    what lives longer than a call is copied out. A call that raises or is interrupted, at any line, may leave it half
+    changed: then the next one begins with an empty room.
     """
 
     def __init__(self) -> None:
+        self._in_use = False
+        """Whether a call has begun and not ended."""
         self._task: Any = None
         self._ready: Version | None = None
         """The version whose learner, rule and radius lie in the room."""
@@ -70,6 +73,9 @@ class CompiledStep:
 
     def fits(self, state: PolicyState, rounds: RoundContexts, factory: CovarianceFactory) -> bool:
         """Return whether these rounds can be decided here; get ready for the version in use."""
+        if self._in_use:
+            self.__init__()  # type: ignore[misc]
+        self._in_use = True
         now, ready, arms = state.current, self._ready, rounds.present.shape[1]
         if (
             ready is None
@@ -80,7 +86,10 @@ class CompiledStep:
             or type(now.covariance) is not type(ready.covariance)
         ):
             self._ready, self._possible = now, in_use() and self._get_ready(now)
-        return self._possible and (arms <= state.most_arms or factory.adapted(now.covariance, arms) is now.covariance)
+        self._in_use = self._possible and (
+            arms <= state.most_arms or factory.adapted(now.covariance, arms) is now.covariance
+        )
+        return self._in_use
 
     def _get_ready(self, current: Version) -> bool:
         """Copy what stays the same within a version; return whether the version can be decided here at all."""
@@ -151,7 +160,7 @@ class CompiledStep:
             done.append(self._chosen(current, draws, alone=start == total and not done))
             if end is not None and until_due:
                 break
-        return conclude(
+        concluded = conclude(
             state,
             current.with_covariance(covariance),
             clock,
@@ -163,6 +172,8 @@ class CompiledStep:
             life,
             single=rounds.single,
         )
+        self._in_use = False
+        return concluded
 
     def scores(self, state: PolicyState, rounds: RoundContexts) -> Array:
         """Return mean, bonus and probability of every arm under the Z in use, (3, n, K)."""
