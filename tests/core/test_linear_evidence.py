@@ -81,6 +81,17 @@ def test_a_common_part_of_rewards_changes_next_to_nothing():
     assert far.coefficients[-1] == pytest.approx(1e6, abs=1)
 
 
+def test_contexts_in_large_units_leave_the_constant_its_rewards():
+    """λ is in the units of contexts, here 10¹⁸, beside which eight rewards would not be seen in one sum."""
+    policy = LinUCB(1, ridge="learned", seed=0)
+    contexts = 1e9 + 1e8 * np.random.default_rng(0).normal(size=(8, 3, 1))
+    for here in (slice(0, 2), slice(2, 8)):
+        decision = policy.select(contexts[here])
+        policy.observe(decision, np.full(len(decision), 2.5))
+        assert policy.update().accepted
+    np.testing.assert_allclose(policy.score(contexts).means, 2.5)
+
+
 def test_bonuses_are_those_of_the_explored_ridge():
     policy = LinUCB(4, EveryRound(), ridge="learned", intercept=False, seed=0)
     rng, rows = np.random.default_rng(3), []

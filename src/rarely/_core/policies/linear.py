@@ -153,7 +153,11 @@ class LinearLearner(Learner):
         """Return the estimate with more samples, from λI + XᵀX."""
         matrix = (self._start if self.matrix is None else self.matrix) + x.T.dot(x)
         moment = self.moment + x.T.dot(rewards)
-        return changed(self, coefficients=ridge_solution(matrix, moment), matrix=matrix, moment=moment)
+        return changed(self, coefficients=self._solution(matrix, moment), matrix=matrix, moment=moment)
+
+    def _solution(self, matrix: Array, moment: Array) -> Array:
+        """Return θ̂ of these sums."""
+        return ridge_solution(matrix, moment)
 
     def _grown(self, x: Array, rewards: Array) -> LinearLearner:
         """Return the estimate with more samples, from W: the rows of L for them are (xWᵀ, factor)."""

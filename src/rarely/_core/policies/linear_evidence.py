@@ -22,7 +22,7 @@ import numpy as np
 
 from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import Covariance
-from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
+from rarely._core.covariance.cholesky import cholesky, lower_inverse
 from rarely._core.growable_array import GrowableArray, changed
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextMap
@@ -71,6 +71,14 @@ class LearnedLinear(LinearLearner):
         zero = np.zeros(self.scale.scaled_dim)
         empty = replace(self, coefficients=zero, matrix=None, moment=zero, basis=None, rows=None)
         return replace(empty, learned=0, origin=0.0, squares=0.0, lengths=0.0, count=0.0)
+
+    @property
+    def _start(self) -> Array:
+        """0: `matrix` is XᵀX alone, of which a λ in the units of large columns would leave no digits of small ones."""
+        return np.zeros((self.scale.scaled_dim, self.scale.scaled_dim))
+
+    def _solution(self, matrix: Array, moment: Array) -> Array:
+        return super()._solution(matrix + self.ridge * np.eye(len(matrix)), moment)
 
     @property
     def theta(self) -> Array:
@@ -146,7 +154,7 @@ class LearnedLinear(LinearLearner):
     def _gram(self) -> Array:
         """Return XᵀX, or XXᵀ where there are fewer rewards than columns."""
         if self.matrix is not None:
-            return self.matrix - self._start
+            return self.matrix
         assert self.rows is not None
         return np.asarray(self.rows.view @ self.rows.view.T)
 
@@ -158,7 +166,7 @@ class LearnedLinear(LinearLearner):
             assert self.rows is not None
             column = self.rows.view.T @ self.rows.view[:, -1]
         else:
-            column = (self.matrix - self._start)[:, -1]
+            column = self.matrix[:, -1]
         shift = float(self.moment[-1] / column[-1])
         squares = max(self.squares - shift * shift * float(column[-1]), 0.0)
         return replace(self, origin=self.origin + shift, moment=self.moment - shift * column, squares=squares)
@@ -202,8 +210,7 @@ class LearnedLinear(LinearLearner):
         """Return the estimate with another λ."""
         other = replace(self, ridge=ridge)
         if self.matrix is not None:
-            matrix = self.matrix + (ridge - self.ridge) * np.eye(len(self.matrix))
-            return replace(other, matrix=matrix, coefficients=ridge_solution(matrix, self.moment))
+            return replace(other, coefficients=other._solution(self.matrix, self.moment))
         assert self.rows is not None
         corner = self._gram()
         corner.flat[:: len(corner) + 1] += ridge
