@@ -19,6 +19,7 @@ from rarely import (
     EveryRound,
     FixedGrid,
     InvalidContexts,
+    InvalidInput,
     LinTS,
     LinUCB,
     Mixture,
@@ -254,6 +255,38 @@ def test_a_number_that_is_refused_changes_nothing(wrong, message):
     twin = LinUCB(3, OnDemand(), seed=0)
     twin.select(contexts[:5])
     assert np.array_equal(policy.select(contexts[5:]).bonuses, twin.select(contexts[5:]).bonuses)
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+@pytest.mark.parametrize(
+    ("make", "beta", "contexts"),
+    [
+        (LinUCB, 1e308, [[1.0], [2.0], [3.0]]),
+        (LinTS, 1e308, [[1.0], [2.0], [3.0]]),
+        (LinTS, 5e307, [[1.0]]),
+        (LinTS, 5e307, [[3.0], [0.0]]),
+    ],
+)
+def test_bonuses_that_overflow_are_refused(make, beta, contexts, plainly):
+    policy = make(1, OnDemand(), intercept=False, beta=beta, seed=0)
+    if plainly:
+        policy._step = None
+    before = policy.fingerprint()
+    for call in (policy.select, policy.probabilities):
+        with pytest.raises(InvalidInput, match="Use a smaller beta"):
+            call(contexts)
+    assert policy.fingerprint() == before
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+def test_a_mean_and_a_bonus_whose_sum_overflows_are_refused(plainly):
+    policy = LinUCB(1, OnDemand(), intercept=False, beta=1e308, ties="random", seed=0)
+    policy.observe(policy.select([[1.0], [0.5]]), 1.7e308)
+    policy.update()
+    if plainly:
+        policy._step = None
+    with pytest.raises(InvalidInput, match="Use a smaller beta"):
+        policy.select([[1.2], [1.0]])
 
 
 def test_an_interrupt_at_any_line_leaves_no_trace():

@@ -42,6 +42,7 @@ NEVER = 1e-20
 """A piece in which F stays below this is left out."""
 TINY, LOST = 1e-290, 2.0**-46
 """A smaller σ counts as 0, also relative to its mean: its inverse would overflow, or its digits are lost."""
+LARGE_BONUSES = "bonuses must be finite numbers that can be compared with each other. Use a smaller beta."
 AT_ONCE = 2**15
 """Numbers in the arrays of one integration: the second-level cache holds several of these."""
 ARMS_AT_ONCE = 2**12
@@ -262,7 +263,7 @@ def _pieces(race: _Race) -> _Pieces:
     np.cumsum((ends[1:] - ends[:-1]) / (WIDTH * narrowest), axis=0, out=count[1:])
     whole = np.ceil(count[-1])
     if not whole.sum() <= MOST_PIECES:
-        raise InvalidInput("bonuses must be finite numbers that can be compared with each other. Use a smaller beta.")
+        raise InvalidInput(LARGE_BONUSES)
     count *= whole / np.where(whole > 0, count[-1], 1.0)
     # All rows one after another, a gap of 1 between them.
     last = np.cumsum(whole + 1)

@@ -19,6 +19,7 @@
 #define ACCURATE 1e-13
 #define ROUNDING 0x1p-52
 #define HALVINGS 12
+#define MOST_PIECES 0x1p24
 #define NEVER 1e-20
 #define TINY 1e-290
 #define LOST 0x1p-46
@@ -111,13 +112,14 @@ int rarely_highest(ptrdiff_t count, const double *means, const double *deviation
     runner *race = malloc(count * sizeof *race);
     double *counts = malloc(count * sizeof *counts), *nodes = malloc(count * NODES * sizeof *nodes), best, total = 0;
     unsigned char *still = malloc(count);
-    const int failed = !race || !counts || !nodes || !still;
+    int failed = !race || !counts || !nodes || !still;
     if (!failed) {
         const ptrdiff_t running = line_up(count, means, deviations, tolerance, race, still, &best);
         for (ptrdiff_t k = 0; k < count; k++) out[k] = 0;
         if (running) {
             const double pieces = cut(race, running, counts);
-            CHOOSE(integrate, f64)(race, running, counts, pieces, tables, nodes);
+            if (pieces <= MOST_PIECES) CHOOSE(integrate, f64)(race, running, counts, pieces, tables, nodes);
+            else failed = 2;
             for (ptrdiff_t i = 0; i < running; i++) out[race[i].arm] = race[i].part * race[i].slope * STEP;
         }
         const double below = CHOOSE(highest, f64)(race, running, 0, tables, -1);

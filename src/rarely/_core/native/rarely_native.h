@@ -88,7 +88,8 @@ RARELY_EXPORT int rarely_cross(const struct rarely_cross_task *task);
 RARELY_EXPORT int rarely_solve(const struct rarely_solve_task *task);
 RARELY_EXPORT int rarely_step(struct rarely_step_task *task);
 
-/* The probability of each of `count` Gaussians to be the highest; see gaussian.c. Returns 1 where there was no memory. */
+/* The probability of each of `count` Gaussians to be the highest; see gaussian.c. Returns 1 where there was no
+ * memory, 2 where deviations cannot be compared: they are not finite, or nearly so. */
 RARELY_EXPORT int rarely_highest(ptrdiff_t count, const double *means, const double *deviations, double tolerance,
                                  int lowest, const double *tables, double *out);
 

@@ -25,7 +25,7 @@
 #define TINY_VARIANCE 1e-30
 
 enum rule { UPPER, UPPER_SHARED, THOMPSON, THOMPSON_SHARED, UNIFORM, GIVEN };
-enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY };
+enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES };
 
 /* Over the arms offered since the last update, as `ArmStats` has them. */
 enum sum { UNEXPLORED, CHOSEN, LEAST_KNOWN, OFFERED };
@@ -77,7 +77,7 @@ static void mix(double *chances, ptrdiff_t count, double epsilon, double least) 
     chances[top] = 1 - others > least ? 1 - others : least;
 }
 
-/* The probabilities of the arms of a round; `work` has room for 2·count numbers. Returns 1 where there was no memory. */
+/* The probabilities of the arms of a round; `work` has room for 2·count numbers. */
 static int chances_of(const struct rarely_step_task *task, ptrdiff_t round, ptrdiff_t count, const double *means,
                       const double *bonuses, double *chances, double *work) {
     if (task->rule == UNIFORM) {
@@ -96,11 +96,13 @@ static int chances_of(const struct rarely_step_task *task, ptrdiff_t round, ptrd
             double largest = 0;
             for (ptrdiff_t k = 0; k < count; k++) largest = bonuses[k] > largest ? bonuses[k] : largest;
             const double own = largest > 0 ? tolerance_of(means, bonuses, count, 0) : tolerance;
-            if (rarely_highest(count, means, bonuses, own, task->rule == THOMPSON, task->normal, chances)) return 1;
+            const int lowest = task->rule == THOMPSON;
+            const int failed = rarely_highest(count, means, bonuses, own, lowest, task->normal, chances);
+            if (failed) return failed == 1 ? NO_MEMORY : LARGE_BONUSES;
         }
     }
     if (task->shares) mix(chances, count, task->epsilon, task->shares[round]);
-    return 0;
+    return FINE;
 }
 
 /* The arm that a uniform number draws; without one the most probable arm. */

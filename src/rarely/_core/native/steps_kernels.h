@@ -113,19 +113,23 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, const double *
     const ptrdiff_t arms = task->arms, all = task->rounds * arms;
     double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all, *known = task->known + 3 * t;
     const double *w = task->scoring ? task->scoring : task->next_factor;
-    double least = 0;
+    double least = 0, zero = 0;
+    int trouble;
     if (task->parameters) {
-        const int trouble = NAME(assess)(task, rows, count, w, means, work, task->sums);
+        trouble = NAME(assess)(task, rows, count, w, means, work, task->sums);
         if (trouble) return trouble;
         for (ptrdiff_t k = 0; k < count; k++) {
             bonuses[k] = task->per_deviation * sqrt(work[k]);
+            zero += (means[k] + bonuses[k]) * 0;
             if (work[k] > least) least = work[k];
         }
+        if (zero != 0) return LARGE_BONUSES;
     } else {
         if (!all_finite(rows, count * task->dim)) return WRONG_CONTEXTS;
         for (ptrdiff_t k = 0; k < count; k++) means[k] = bonuses[k] = work[k] = 0;
     }
-    if (chances_of(task, t, count, means, bonuses, chances, work + arms)) return NO_MEMORY;
+    trouble = chances_of(task, t, count, means, bonuses, chances, work + arms);
+    if (trouble) return trouble;
     const double share = task->shares ? task->shares[t] : 0;
     const ptrdiff_t arm = drawn(chances, count, task->uniforms ? task->uniforms + t : NULL, share, task->held_out + t);
     const double *row = rows + arm * task->dim, chosen = work[arm];

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.gaussian_argmax import tables
+from rarely._core.choice.gaussian_argmax import LARGE_BONUSES, tables
 from rarely._core.choice.random_stream import UniformStream
 from rarely._core.choice.rules import MixedRule, lot_share
 from rarely._core.covariance import Covariance, CovarianceFactory
 from rarely._core.covariance.cholesky import PANEL
 from rarely._core.covariance.primal import Primal
-from rarely._core.errors import InvalidContexts
+from rarely._core.errors import InvalidContexts, InvalidInput
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.native import in_use, library
 from rarely._core.native.linalg import NO_MEMORY, address
@@ -35,7 +35,7 @@ RULES = {"upper": 0, "thompson": 2, "uniform": 4, "given": 5}
 """`enum rule` of `steps.c`; one more where ties are shared."""
 TROUBLE = {2: LARGE_FEATURES, 3: LARGE_VARIANCES}
 """What to say of `enum trouble`."""
-MEMORY = 4
+MEMORY, BONUSES = 4, 5
 KINDS = {"picked": np.int64, "present": np.bool_, "held_out": np.bool_}
 """The numbers of arrays that do not hold float64."""
 RUNNING = (("factor", "next_factor"), ("matrix", "next_matrix"))
@@ -279,5 +279,7 @@ def _explain(trouble: int, rounds: RoundContexts, start: int, count: int) -> Non
     """Raise what C has found to be wrong."""
     if trouble == MEMORY:
         raise MemoryError(NO_MEMORY)
+    if trouble == BONUSES:
+        raise InvalidInput(LARGE_BONUSES)
     rounds.part(start, lambda: count)  # says which number is not finite
     raise InvalidContexts(TROUBLE[trouble])

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rarely._core.choice.gaussian_argmax import LARGE_BONUSES
 from rarely._core.choice.random_stream import UniformStream
 from rarely._core.choice.rules import ArmScores, ChoiceRule, held_out, sample_arms, tolerances
 from rarely._core.covariance import CANCELLED, RECENT, Candidates, CovarianceFactory, prior_variances
-from rarely._core.errors import InvalidContexts, UpdateDue
+from rarely._core.errors import InvalidContexts, InvalidInput, UpdateDue
 from rarely._core.growable_array import all_finite, all_true
 from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
 from rarely._core.policies.covariance_change import adapted, rebuilt_for_scale, record_form_change
@@ -124,6 +125,8 @@ def score(current: Version, part: Part) -> ScoredArms:
         scale = np.concatenate([each.rounding_scale for each in measured])
     unit, per_deviation = current.unit, current.radius * current.unit
     bonuses = per_deviation * np.sqrt(variances)
+    if not (math.isfinite(np.add.reduce(means + bonuses)) or all_finite(means + bonuses)):
+        raise InvalidInput(LARGE_BONUSES)
     override, source = current.override, MODEL
     if override is not None and override.decides:
         means, bonuses = override.override_scores(part.rows, means, bonuses, explores=current.radius > 0)
