@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import FramePolicy, InvalidContexts, LinTS, LinUCB, OnDemand
-from rarely.study import InvalidStudy, Study
+from rarely.study import BrokenStudy, InvalidStudy, Study
+from rarely.study.tell import item_names
 
 RNG = np.random.default_rng(0)
 USERS = pd.DataFrame({"age": RNG.integers(18, 80, 40), "town": RNG.choice(["Ulm", "Bonn"], 40)})
@@ -133,6 +134,39 @@ def test_what_the_tables_do_not_have_is_refused_and_nothing_recorded(study, kind
     with pytest.raises(InvalidContexts, match="names or indices"):
         study.ask(asked(0), available=["gone"])
     assert study.status().events == before
+
+
+JUNK = [[1], {"a": 1}, b"x", 1j, object(), 10**400, 10**5000, -(10**400), Decimal("Infinity"), Decimal("1e999999")]
+JUNK += [float("inf"), "\ud800", np.timedelta64(3, "M")]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=lambda junk: type(junk).__name__)
+@pytest.mark.parametrize("column", ["price", "topic", "sku", "age", "town", "note"])
+def test_what_json_does_not_have_is_refused_and_nothing_recorded(column, junk):
+    policy = FramePolicy.fit(LinTS, USERS, ITEMS, key="sku", ignore=["note"], seed=0)
+    study = Study.create(f"memory://junk-{RNG.integers(1 << 60)}", "shop", policy=policy)
+    user, items = {"age": 30, "town": "Ulm"}, [{**row, "note": ""} for row in ITEMS.to_dict("records")]
+    (user if column in user else items[1])[column] = junk
+    with pytest.raises(InvalidContexts):
+        study.ask({"user": user, "items": items})
+    assert study.status().events == 1
+
+
+def test_durations_of_any_unit_are_days():
+    users = {"since": np.array([1, 2, 5], "timedelta64[D]")}
+    policy = FramePolicy.fit(LinTS, users, arms=["tea", "rum"], seed=0)
+    study = Study.create(f"memory://days-{RNG.integers(1 << 60)}", "shop", policy=policy)
+    for unit in ("D", "us", "ns"):
+        study.ask({"user": {"since": np.array([3], "timedelta64[D]").astype(f"timedelta64[{unit}]")}}, id=unit)
+        assert study.decision(unit).question.numbers.tolist() == [3.0]
+
+
+def test_an_override_by_the_name_of_an_item_that_is_damaged_is_damage(study):
+    study.ask(asked(0), id="one")
+    (event,) = (event for event in study.events() if event.kind == "decide")
+    event.content["sent"]["items"][1].pop("sku")
+    with pytest.raises(BrokenStudy, match="items of decision 'one'"):
+        item_names(study.settings, event)
 
 
 def test_arms_and_blocks_are_those_of_the_tables():

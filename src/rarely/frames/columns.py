@@ -21,7 +21,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -39,6 +39,8 @@ ColumnKind = Literal["number", "date", "category", "hash"]
 DAY = np.timedelta64(1, "D")
 FINEST = {"ps": 8.64e16, "fs": 8.64e19, "as": 8.64e22}
 """Units of which a day has so many that whole numbers of 64 bits do not hold a year of them."""
+LARGEST = 1e300
+"""A number of a decision on record is smaller."""
 CYCLES = {"week": 7.0, "year": 365.2425, "day": 1.0}
 """Days that each takes."""
 
@@ -148,8 +150,9 @@ def _converted(column: Any) -> Any:
         return column.to_numpy(dtype=float, na_value=np.nan)
     if re.fullmatch(r"datetime64\[\w+\]|Datetime\(time_unit='ns', time_zone=None\)", name):
         return np.asarray(column)
-    method = next((name for name in ("to_list", "tolist") if hasattr(kind, name)), None)
-    return list(column) if method is None else getattr(column, method)()
+    if method := next((name for name in ("to_list", "tolist") if hasattr(kind, name)), None):
+        return getattr(column, method)()
+    return column if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable) else list(column)
 
 
 class WrongValue(ValueError):
@@ -269,7 +272,7 @@ class Column:
 
 
 def plain_of(value: Any) -> Any:
-    """Return a value as JSON has it, which is encoded as the value is.
+    """Return a value as JSON has it, which is encoded as the value is; raise ValueError for any other.
 
     >>> [plain_of(value) for value in (np.float32(0.5), np.int8(3), math.nan, dt.date(2031, 5, 17), "Ulm")]
     [0.5, 3, None, '2031-05-17', 'Ulm']
@@ -278,12 +281,18 @@ def plain_of(value: Any) -> Any:
         return None
     if isinstance(value, np.datetime64):
         return str(value)
+    if isinstance(value, dt.timedelta | np.timedelta64):
+        return _number(0, value)
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, dt.timedelta):
-        return value / dt.timedelta(days=1)
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, str):
+        value.encode()  # raises for half a character
+    elif not isinstance(value, int | float | Decimal) or not -LARGEST < value < LARGEST:
+        raise ValueError("JSON has no such value")
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    return value if isinstance(value, str | bool | int | float) else value.isoformat()
+    return value
 
 
 def kind_of(values: Values, max_categories: int) -> ColumnKind:

@@ -203,7 +203,17 @@ class FrameTables:
 
 def plain_rows(table: Any, what: str) -> list[dict[str, Any]]:
     """Return the rows of a table as JSON."""
-    columns = {name: [*map(plain_of, values)] for name, values in read_table(table, what).columns.items()}
+    columns: dict[str, list[Any]] = {}
+    for name, values in read_table(table, what).columns.items():
+        plain = columns[name] = []
+        for row, value in enumerate(values):
+            try:
+                plain.append(plain_of(value))
+            except ValueError:
+                raise InvalidContexts(
+                    f"column {name!r} of {what} must be finite numbers, booleans, text or dates, as JSON has them; row "
+                    f"{row} has {shown(value)}."
+                ) from None
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from rarely import InvalidInput, InvalidReward
 from rarely.extend import Described
 from rarely.extend.checks import is_whole, read_rewards, shown
-from rarely.study.errors import StudyConflict
+from rarely.study.errors import BrokenStudy, StudyConflict
 from rarely.study.events import Event, EventKind, canonical, check_id, check_text
 from rarely.study.session import Session
 from rarely.study.settings import RewardRule, StudySettings
@@ -160,7 +160,10 @@ def receive(session: Session, tables: Tables, deliveries: Sequence[Any], signatu
 def item_names(settings: StudySettings, decision: Event | None) -> list[Any]:
     """Return the names of the items of a decision that was asked by columns, where they have some."""
     key = None if settings.tables is None else settings.tables.key
-    return [] if key is None or decision is None else [row[key] for row in decision.content["sent"]["items"]]
+    try:
+        return [] if key is None or decision is None else [row[key] for row in decision.content["sent"]["items"]]
+    except (KeyError, TypeError) as error:
+        raise BrokenStudy(f"the items of decision {decision and decision.ref!r} are damaged. Use a backup.") from error
 
 
 def judge(
