@@ -7,10 +7,21 @@ import math
 import numpy as np
 import pytest
 
-from rarely import AtRounds, LinTS
-from rarely.study import AnalysisPlan, ApprovalNeeded, EnrolmentClosed, InvalidStudy, RewardRule, Stage, Study
+from rarely import AtRounds, FramePolicy, LinTS, OnDemand
+from rarely.study import (
+    AnalysisPlan,
+    ApprovalNeeded,
+    BrokenStudy,
+    EnrolmentClosed,
+    InvalidId,
+    InvalidStudy,
+    RewardRule,
+    Stage,
+    Study,
+)
 from rarely.study.boundaries import boundaries, spent
 from rarely.study.effects import Summary
+from rarely.study.events import canonical, read_body
 from rarely.study.looks import Cut, final_of, looks_of, outlook_of, shown_at
 from rarely.study.plan import AnalysisPlan as Plan
 from studies import Clock, contexts_of, every_storage
@@ -143,6 +154,7 @@ def test_closing_needs_two_people_an_open_arm_and_somebody_left():
     study = trial()
     for wrong, error in (
         ({"approved_by": "ann"}, ApprovalNeeded),
+        ({"approved_by": "Ann"}, ApprovalNeeded),
         ({"approved_by": ""}, ApprovalNeeded),
         ({"actor": ""}, InvalidStudy),
         ({"arm": "none"}, InvalidStudy),
@@ -160,6 +172,23 @@ def test_closing_needs_two_people_an_open_arm_and_somebody_left():
         study.close_enrolment(**BOTH)
     with pytest.raises(EnrolmentClosed, match="takes no further patients"):
         study.ask(contexts_of(0), id="late")
+
+
+def test_an_arm_of_a_study_of_columns_closes_as_any_other():
+    # As many arms as numbers of the user, so that taking the one for the other would raise nothing.
+    users = {"age": [20, 30, 40], "height": [1.6, 1.7, 1.8], "weight": [60.0, 70.0, 80.0]}
+    policy = FramePolicy.fit(LinTS, users, arms=["tea", "rum", "gin"], schedule=OnDemand(), seed=0)
+    study = Study.create(f"memory://closed-{next(NAMES)}", "bar", policy=policy, control="tea")
+    user = {"age": 25, "height": 1.7, "weight": 66.0}
+    study.ask({"user": user}, id="before")
+    study.close_arm("rum", **BOTH)
+    for i in range(8):
+        answer = study.ask({"user": user}, id=f"v{i}")
+        assert answer.arm != "rum"
+        assert study.ask({"user": user}, id=f"v{i}") == answer
+        assert study.decision(f"v{i}").question.numbers.tolist() == [25.0, 1.7, 66.0]
+    assert study.verify().whole
+    assert study.replay().equal
 
 
 def test_outcomes_that_overrun_are_in_the_final_look():
@@ -278,6 +307,42 @@ def test_subgroups_are_those_that_were_registered():
             AnalysisPlan(200, subgroups=wrong)
     with pytest.raises(InvalidStudy, match="covariate 5"):
         trial(plan=AnalysisPlan(200, 1, subgroups={"none": (5, 0.0, None)}))
+    policy = FramePolicy.fit(LinTS, {"age": [20, 30, 40]}, arms=["tea", "rum"], seed=0)
+    plan = AnalysisPlan(200, 1, subgroups={"none": (1, 0.0, None)})
+    with pytest.raises(InvalidStudy, match="covariate 1; covariates are 0 to 0"):  # of patients, not of contexts
+        Study.create(f"memory://groups-{next(NAMES)}", "bar", policy=policy, plan=plan)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"looks": 10**12},
+        {"looks": 10**400},
+        {"looks": 0},
+        {"estimand": 5},
+        {"estimand": "\ud800"},
+        {"subgroups": {"\ud800": (0, 1.0, None)}},
+        {"subgroups": {5: (0, 1.0, None)}},
+    ],
+)
+def test_a_plan_that_no_record_can_hold_is_refused_at_once(wrong):
+    with pytest.raises(InvalidStudy if "subgroups" not in wrong else InvalidId):
+        AnalysisPlan(200, **wrong)
+
+
+def test_a_look_on_record_that_nobody_took_is_damage():
+    row = {"estimate": 0.1, "low": None, "high": None, "boundary": 2.0, "summary": [1, 0.1, None, 0.0, None, 0.0]}
+    row["fell"] = False
+    read_body(canonical({"effects": {"low − placebo": row}, "fraction": 0.5, "final": False}))
+    for name in row:
+        for junk in ("x", [], {}, True if name != "fell" else 1, [None] * 5, 1e301):
+            with pytest.raises(BrokenStudy, match="damaged"):
+                read_body(canonical({"effects": {"low − placebo": row | {name: junk}}}))
+        with pytest.raises(BrokenStudy, match="damaged"):
+            read_body(canonical({"effects": {"low − placebo": {key: row[key] for key in row if key != name}}}))
+    for name, junk in {"fraction": -0.5, "final": 1, "unseen": [], "sent": 3, "effects": {"a": 1}}.items():
+        with pytest.raises(BrokenStudy, match="damaged"):
+            read_body(canonical({name: junk}))
 
 
 def test_a_tipping_point_says_how_far_missing_rewards_must_lie_to_undo_what_was_shown():

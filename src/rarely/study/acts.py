@@ -20,11 +20,11 @@ from rarely.study.session import Session
 
 def take_look(session: Session, signed: dict[str, str]) -> Analysis:
     """Record the next planned look, with what is known now; see `Study.look`."""
-    plan, last = session.settings.plan, session.last_seq()
+    plan = session.settings.plan
     if plan is None:
         raise InvalidStudy("a look needs a plan: Study.create(plan=AnalysisPlan(…)); `analysis` needs none.")
     with session.writing():
-        position = session.position
+        position, last = session.position, session.position.seq
     taken = [event for event in session.specials() if event.kind == "look"]
     number = _next_number(plan, taken[-1].content if taken else None, position.rounds, enrolling=position.enrolling)
     whole = number >= len(plan.at) and position.rounds >= plan.rounds
@@ -66,7 +66,7 @@ def close(session: Session, arm: str | None, approved_by: str, signed: dict[str,
     names = session.settings.arms or ()
     if arm is not None and arm not in names:
         raise InvalidStudy(f"arm must be one of {', '.join(names) or 'the named arms'}; got {shown(arm)}.")
-    if not check_text(approved_by, "approved_by") or approved_by == signed["actor"]:
+    if not check_text(approved_by, "approved_by") or approved_by.casefold() == signed["actor"].casefold():
         raise ApprovalNeeded(
             f"closing needs a second person: approved_by must name somebody other than {signed['actor']!r}."
         )

@@ -30,7 +30,7 @@ from rarely.study.audit import records
 from rarely.study.boundaries import Final
 from rarely.study.effects import Outcomes, Scores, Summary, scores_of
 from rarely.study.errors import InvalidStudy
-from rarely.study.events import Event
+from rarely.study.events import Body, Event
 from rarely.study.looks import (
     EVERYTHING,
     Cut,
@@ -322,7 +322,7 @@ def seq_of(session: Session, as_of: Any) -> int:
 def looks_on_record(events: Sequence[Event]) -> list[Recorded]:
     """Return the looks that were taken, in order."""
     return [
-        Recorded(event.seq, event.content["round"], event.content["fraction"], event.content["effects"])
+        Recorded(event.seq, event.content["round"], event.content["fraction"], Body(event.content["effects"]))
         for event in events
         if event.kind == "look"
     ]
@@ -500,18 +500,11 @@ def read_summary(summary: Any) -> Summary:
     return Summary(*values)
 
 
-def shared_width(settings: StudySettings) -> int:
-    """Return how many numbers all arms of a decision share; 0 where each arm has its own."""
-    if settings.tables is not None and settings.tables.users is not None:
-        return len(settings.tables.users.names)
-    return 0 if settings.blocks is None else settings.blocks.rows.dim
-
-
 def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
     """Return the decisions up to an event as columns, and (n,) the stage of each."""
     settings, rows = session.settings, list(records(session, last))
     rewards, names = rewards_to_learn(session, 0, last), settings.arms or ()
-    shared = shared_width(settings)
+    shared = settings.shared
     width = shared or session.dim
     covariates = np.zeros((len(rows), len(names), width))
     present = np.zeros((len(rows), len(names)), np.bool_)
@@ -570,7 +563,7 @@ def limit_of(settings: StudySettings, epsilon: float, arm: int, base: int | None
 
 
 def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) -> list[Imbalance]:
-    columns, rows = _columns(outcomes, names, shared=shared_width(settings) > 0), []
+    columns, rows = _columns(outcomes, names, shared=settings.shared > 0), []
     n = len(outcomes.arms)
     inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms]
     for arm, other in _targets(names, settings.control):

@@ -137,17 +137,33 @@ def _numbers_by_name(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_number, value.values()))
 
 
+def _effects(value: Any) -> bool:
+    """Return whether these are rows of a look, by the names of effects."""
+    return isinstance(value, dict) and all(
+        isinstance(row, dict)
+        and all(row.get(name, "") is None or _number(row.get(name)) for name in LOOKED)
+        and isinstance(summary := row.get("summary"), list)
+        and len(summary) == 6
+        and all(each is None or _number(each) for each in summary)
+        and isinstance(row.get("fell"), bool)
+        for row in value.values()
+    )
+
+
+LOOKED = ("estimate", "low", "high", "boundary")
+"""Numbers of an effect at a look, None where JSON has none."""
 COUNTS = ("block", "cut", "dim", "decided", "number", "round", "snapshot", "token", "version")
 TEXTS = ("fingerprint", "holder", "name", "policy", "request", "sha256", "stage")
 _KINDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(COUNTS, _whole),
     **dict.fromkeys(TEXTS, lambda value: isinstance(value, str)),
-    **dict.fromkeys(["effects", "record", "settings", "study"], lambda value: isinstance(value, dict)),
+    **dict.fromkeys(["record", "sent", "settings", "study"], lambda value: isinstance(value, dict)),
     "arm": lambda value: value is None or _whole(value),
     "arms": lambda value: _whole(value) and value <= MAX_ARMS_OF_A_DECISION,
     "environment": lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
-    "fraction": _number,
-    "force": lambda value: isinstance(value, bool),
+    "effects": _effects,
+    "fraction": lambda value: _number(value) and 0 <= value <= 1,
+    **dict.fromkeys(["final", "force"], lambda value: isinstance(value, bool)),
     "held_out": lambda value: value is None or isinstance(value, bool),
     "offset": lambda value: type(value) is int and abs(value) <= LARGEST_COUNT,
     "outcomes": _numbers_by_name,
@@ -155,6 +171,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "present": lambda value: value is None or (isinstance(value, list) and all(map(_whole, value))),
     "probability": lambda value: _number(value) and 0 <= value <= 1,
     "reward": _number,
+    "unseen": lambda value: isinstance(value, dict) and all(map(_whole, value.values())),
     "shape": lambda value: isinstance(value, list) and 0 < len(value) <= 2 and all(map(_whole, value)),
 }
 """What bodies of events hold, by name: whoever can write a record can compute its hashes, too."""

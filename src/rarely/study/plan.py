@@ -14,7 +14,7 @@ from rarely.offpolicy.intervals import check_level
 from rarely.runs.sealed_json import plain_json
 from rarely.study.boundaries import Spending
 from rarely.study.errors import InvalidStudy
-from rarely.study.events import canonical, digest
+from rarely.study.events import canonical, check_id, digest
 
 Comparisons = Literal["holm", "ordered", "each"]
 MAX_LOOKS = 100
@@ -92,8 +92,11 @@ class AnalysisPlan:
                     f"{shown(self.looks)}."
                 )
             object.__setattr__(self, "looks", tuple(int(look) for look in looks))
-        if not 1 <= len(self.at) <= min(MAX_LOOKS, self.rounds):
-            raise InvalidStudy(f"there must be 1 to {MAX_LOOKS} looks, and no more than rounds; got {len(self.at)}.")
+        count = len(self.looks) if isinstance(self.looks, Sequence) else self.looks
+        if not 1 <= count <= min(MAX_LOOKS, self.rounds):
+            raise InvalidStudy(f"there must be 1 to {MAX_LOOKS} looks, and no more than rounds; got {shown(count)}.")
+        if not isinstance(self.estimand, str) or not self.estimand.replace("\n", "").isprintable():
+            raise InvalidStudy(f"estimand must be printable text; got {shown(self.estimand)}.")
         if self.subgroups is not None:
             object.__setattr__(self, "subgroups", _read_subgroups(self.subgroups))
 
@@ -158,5 +161,6 @@ def _read_subgroups(subgroups: Any) -> dict[str, Ends]:
                 "subgroups must be names with a covariate's number, where the group begins and where it ends, such as "
                 f"{{'older': (0, 65.0, None)}}; got {shown(subgroups)}."
             )
-        read[str(name)] = (int(column), None if least is None else low, None if below is None else high)
+        inside = (int(column), None if least is None else low, None if below is None else high)
+        read[check_id(name, "the name of a subgroup")] = inside
     return read

@@ -496,8 +496,9 @@ class Session:
         if not kept.any():
             shut = ", ".join(names[arm] for arm in position.closed)
             return errors.EnrolmentClosed(f"no arm of this request is open; closed are: {shut}.")
-        numbers = question.numbers if self.settings.blocks is not None else question.numbers[kept[question.present]]
-        return replace(question, present=kept, numbers=numbers)
+        if self.settings.blocks is None and self.settings.tables is None:  # else the numbers are not by arm
+            question = replace(question, numbers=question.numbers[kept[question.present]])
+        return replace(question, present=kept)
 
     def _decide_new(
         self, questions: list[Question], signature: dict[str, str], events: list[Event]
@@ -548,7 +549,10 @@ class Session:
             yield event
 
     def _check_event(self, event: Event, seq: int, previous: str) -> None:
-        if flaw := flaw_of(self.name, event, seq, previous):
+        flaw = flaw_of(self.name, event, seq, previous)
+        arm = event.content["arm"] if event.kind == "close" and not flaw else None
+        if flaw or (arm is not None and arm >= len(self.settings.arms or ())):
+            flaw = flaw or f"event {seq} closes arm {arm}, which the study does not have"
             raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
 
     def _restored(self) -> LivePolicy:

@@ -165,9 +165,16 @@ class StudySettings:
             raise InvalidStudy(f"stages must be a list of at least one Stage; got {shown(self.stages)}.")
         check_stages(self.stages, self.arms)
 
+    @property
+    def shared(self) -> int:
+        """How many numbers all arms of a decision share; 0 where each arm has its own."""
+        if self.tables is not None and self.tables.users is not None:
+            return len(self.tables.users.names)
+        return 0 if self.blocks is None else self.blocks.rows.dim
+
     def check_subgroups(self, dim: int) -> None:
         """Refuse a registered subgroup by a covariate that decisions do not have."""
-        width = dim if self.blocks is None else self.blocks.rows.dim
+        width = self.shared or dim
         for name, (column, *_) in ((self.plan and self.plan.subgroups) or {}).items():
             if column >= width:
                 raise InvalidStudy(f"subgroup {name!r} has covariate {column}; covariates are 0 to {width - 1}.")
