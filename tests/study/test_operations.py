@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from rarely import ArmBlocks, LinUCB
 from rarely.logs import read_log
 from rarely.study import (
     BrokenStudy,
@@ -229,6 +230,17 @@ def test_an_export_carries_id_time_stage_and_actor(make, tmp_path):
     read = read_log(tmp_path / "log.csv")
     for name in ("propensities", "rewards", "contexts", "probabilities", "rounds", "versions", "arms"):
         assert np.array_equal(getattr(read, name), getattr(whole, name), equal_nan=True)
+
+
+def test_an_export_names_its_columns_before_the_first_decision(monkeypatch):
+    blocks = ArmBlocks.fit(np.arange(12.0).reshape(4, 3) ** 2, arms=2)
+    policy = LinUCB(dim=blocks.dim, seed=0)
+    with Study.create("memory://late-decision", "rows", policy=policy, blocks=blocks) as study:
+        study.tell("nobody", 1.0)
+        study.ask([1.0, 2.0, 3.0], id="one")
+        monkeypatch.setattr("rarely.study.export.CHUNK", 2)
+        header, *rows = [line.split(",") for line in "".join(study.csv_text()).splitlines()]
+        assert [len(row) for row in rows] == [len(header)]
 
 
 @every_storage

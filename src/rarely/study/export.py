@@ -56,15 +56,15 @@ def chunks(session: Session) -> Iterator[tuple[list[str], list[list[Any]]]]:
         records = [record_of(event, session.settings.arms) for event in events if event.kind == "decide"]
         rewards = rewards_of_range(session, first, position.seq, closed)
         rows = [_row(session, record, width, rewards.get(record.answer.round)) for record in records]
-        header = header or _header(session, width, records)
+        header = header or _header(session, width)
         yield header, rows
 
 
-def _header(session: Session, width: int, records: list[DecisionRecord]) -> list[str]:
+def _header(session: Session, width: int) -> list[str]:
     names = ["id", "time", "stage", "actor", "round", "version", "arm", "reward", "propensity"]
     names += [f"probability_{arm}" for arm in range(width)]
-    if session.settings.blocks is not None and records:
-        names += [f"row_{j}" for j in range(records[0].question.numbers.size)]
+    if session.settings.blocks is not None:
+        names += [f"row_{j}" for j in range(session.settings.blocks.rows.dim)]
     return names + [f"context_{arm}_{j}" for arm in range(width) for j in range(session.dim)]
 
 
