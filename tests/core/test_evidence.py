@@ -290,6 +290,26 @@ def bets_on(errors, means, batch, ridge=1.0, seed=0):
         yield bets, alarmed
 
 
+def test_bets_on_a_large_batch_are_made_in_parts_of_bounded_size(monkeypatch):
+    """All rewards at once would cost the cube of their number: a minute and a half for 6000."""
+    parts, settled = [], Bets.settled
+
+    def noted(self, rewards, means, gram, new, learned):
+        parts.append((len(gram), new, learned))
+        return settled(self, rewards, means, gram, new, learned)
+
+    monkeypatch.setattr(evidence, "AT_ONCE", 50)
+    monkeypatch.setattr(evidence, "LATEST", 120)
+    monkeypatch.setattr(Bets, "settled", noted)
+    policy, rng = BatchNeuralUCB(2, OnDemand(), seed=0), np.random.default_rng(0)
+    for count in (20, 200):
+        decision = policy.select(rng.normal(size=(count, 2, 2)))
+        policy.observe(decision, rng.normal(size=count))
+        policy.update()
+    assert parts == [(130, 50, 100), (180, 50, 150), (200, 20, 200)]
+    assert sum(policy._learner.bets.won) > 0
+
+
 def test_bets_are_won_only_as_often_as_their_level_where_no_correction_helps():
     alarms = 0
     for seed in range(200):

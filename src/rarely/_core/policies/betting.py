@@ -6,7 +6,7 @@
 
 In a world that stands still no correction helps: E(d) ≤ 0 given the past, so 1 + κd/c is a fair bet for each κ < 1.
 
-    E = mean over κ of Π(1 + κd/c)              of the newest batch
+    E = mean over κ of Π(1 + κd/c)              of the newest batch, at most AT_ONCE rewards at a time
     S ← (S + mass)·E                            one for each window; the masses of a life sum to 1
     alarm when the mean of S is 1/LEVEL
 
@@ -28,6 +28,8 @@ from rarely._core.types import Array
 LEVEL = 0.05
 WINDOWS = (0, 64, 192)
 """How many errors before those of the newest batch a correction may be learned from."""
+AT_ONCE, LATEST = 512, 2048
+"""Rewards that are predicted together, a cubic cost, and of a batch the latest ones that bets are made on."""
 STAKES = np.array([0.1, 0.3, 0.9])
 """κ."""
 HEAVY, CLIP = 8.0, 3.0

@@ -46,7 +46,7 @@ from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model import kernels
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, Memory, Units, Views
-from rarely._core.policies.betting import WINDOWS, Bets
+from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
 from rarely._core.policies.gaussian_process import ARITHMETIC
 from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, split_mix, training_rows
 from rarely._core.saving.fields import Fields
@@ -294,11 +294,17 @@ class EvidenceLearner(ScaledLearner):
         rewards = history.arrived_since(self.learned)[1]
         bets, alarmed = self.bets, False
         if new and len(self.coefficients) and bets.low < bets.high:
-            contexts, predicted, means = history.forecasts_since(max(self.learned - WINDOWS[-1], 0))
-            features = self.kernel_features(contexts, self.now)
-            gram = kernels.products(features, features)
-            gram.flat[:: len(gram) + 1] += (self.choice.ridge + JITTER) / self.explored_ridge
-            bets, alarmed = bets.settled(predicted, means, gram, new, self.learned)
+            forecasts = history.forecasts_since(max(self.learned - WINDOWS[-1], 0))
+            count = len(forecasts[0])
+            for start in range(count - min(new, LATEST), count, AT_ONCE):
+                block = slice(max(start - WINDOWS[-1], 0), start + AT_ONCE)
+                contexts, predicted, means = (column[block] for column in forecasts)
+                features = self.kernel_features(contexts, self.now)
+                gram = kernels.products(features, features)
+                gram.flat[:: len(gram) + 1] += (self.choice.ridge + JITTER) / self.explored_ridge
+                settled = min(AT_ONCE, count - start), self.learned + new - (count - start)
+                bets, alarm = bets.settled(predicted, means, gram, *settled)
+                alarmed = alarmed or alarm
         return bets.seen(rewards) if len(rewards) else bets, alarmed
 
     reads_predictions = True
