@@ -417,3 +417,16 @@ def test_a_decision_keeps_to_its_budget_of_calls(make, most):
         policy.observe(policy.select(contexts[t]), rewards[t, 0])
     assert calls(lambda: policy.select(contexts[30])) <= most
     assert calls(lambda: policy.select(contexts[31:])) <= 2 * most + 20  # rounds of a block make no call each
+
+
+@pytest.mark.parametrize("kind", [LinUCB, LinTS, Uniform])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_seen_wherever_they_are(kind, bad):
+    """A compiler may take x·0 for 0, so the step does not ask that way."""
+    for arms, dim in ((1, 1), (3, 2), (17, 5), (40, 9)):
+        for place in range(0, arms * dim, max(1, arms * dim // 7)):
+            policy, contexts = kind(dim, schedule=OnDemand(), seed=0), np.ones((2, arms, dim))
+            contexts[1].flat[place] = bad
+            with pytest.raises(InvalidContexts, match="must be finite"):
+                policy.select(contexts)
+            assert policy.round == 0

@@ -127,7 +127,9 @@ def test_biases_cannot_be_discounted():
 @pytest.mark.parametrize("kind", [LinUCB, BatchNeuralUCB])
 def test_a_log_is_forgotten_like_any_past(kind):
     rows = contexts(rounds=40)[:, 0]
-    given = {"schedule": FixedGrid(20, 2), "ridge": 0.5} | ({} if kind is LinUCB else {"hidden": 8, "seed": 0})
+    given = {"schedule": FixedGrid(20, 2), "ridge": 0.5} | (
+        {} if kind is LinUCB else {"hidden": 8, "training": 20, "seed": 0}
+    )
     policy = kind.from_log(rows, rewards(rows), forgetting=Window(5), **given)
     if kind is LinUCB:
         phi = np.hstack((rows[-5:], np.ones((5, 1))))

@@ -31,9 +31,9 @@ enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY,
 enum sum { UNEXPLORED, CHOSEN, LEAST_KNOWN, OFFERED };
 
 static int all_finite(const double *numbers, ptrdiff_t count) {
-    double zero = 0;
-    for (ptrdiff_t i = 0; i < count; i++) zero += numbers[i] * 0;
-    return zero == 0;
+    int finite = 1;
+    for (ptrdiff_t i = 0; i < count; i++) finite &= isfinite(numbers[i]) != 0;
+    return finite;
 }
 
 /* How far below the best score an arm still ties with it; bonuses give the size of what was rounded. */

@@ -5,19 +5,14 @@ typedef double vec __attribute__((vector_size(8 * LANES / VECTORS), aligned(8)))
 /* x becomes `count` rows of contexts, scaled, a lane each; returns whether they were finite. */
 static int NAME(load)(const struct rarely_step_task *task, const double *rows, ptrdiff_t count, vec *x) {
     double *lanes = (double *)x;
-    vec zero[VECTORS] = {{0}};
-    double sum = 0;
     for (ptrdiff_t l = 0; l < LANES; l++)
         for (ptrdiff_t j = 0; j < task->dim; j++) lanes[j * LANES + l] = l < count ? rows[l * task->dim + j] : 0;
-    for (ptrdiff_t j = 0; j < task->dim; j++)
-        for (int c = 0; c < VECTORS; c++) {
-            zero[c] += x[j * VECTORS + c] * 0;
-            if (task->center) x[j * VECTORS + c] = (x[j * VECTORS + c] - task->center[j]) / task->spread[j];
-        }
-    for (ptrdiff_t l = 0; l < LANES; l++) sum += ((double *)zero)[l];
+    for (ptrdiff_t j = 0; task->center && j < task->dim; j++)
+        for (int c = 0; c < VECTORS; c++)
+            x[j * VECTORS + c] = (x[j * VECTORS + c] - task->center[j]) / task->spread[j];
     if (task->parameters > task->dim)
         for (ptrdiff_t l = 0; l < LANES; l++) lanes[task->dim * LANES + l] = 1;
-    return sum == 0;
+    return all_finite(rows, count * task->dim);
 }
 
 /* v = |Wx|² of a tile of `width` vectors. */
