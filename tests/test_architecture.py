@@ -58,7 +58,7 @@ def returning_arms(rng, rounds):
 # As users construct them, and in how many files their calls may be followed.
 CALLS = {
     "default": (BatchNeuralUCB, new_arms, {"select": 20, "update": 28}),
-    "default on arms that return": (BatchNeuralUCB, returning_arms, {"select": 20, "update": 28}),
+    "default on arms that return": (BatchNeuralUCB, returning_arms, {"select": 21, "update": 28}),
     "thompson": (NeuralTS, new_arms, {"select": 22, "update": 28}),
     "linear": (LinUCB, new_arms, {"select": 18, "update": 21}),
 }

@@ -163,7 +163,7 @@ class Client:
         if deadline is not None:
             check_positive("deadline", deadline, "the seconds that a call may take")
         check_positive("keep", keep, "the seconds for which a decision of the fallback waits for its reward")
-        if gather:
+        if type(gather) not in (int, float) or gather:
             check_positive("gather", gather, "the seconds for which ask waits for other calls")
         if fallback is not None and (spool is None or not (isinstance(fallback, str) or is_whole(fallback))):
             raise InvalidInput(f"fallback must be the name or number of an arm, with a spool; got {shown(fallback)}.")

@@ -18,6 +18,7 @@ SHOWN = 12
 LATER = "with later outcomes: estimate, interval, rewards"
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
+FLOW = ("arm", "allocated", "outcomes", "without one")
 PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
 CAPTION = (
     "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
@@ -54,7 +55,6 @@ def markdown_of(analysis: Analysis) -> str:
 def tables_of(analysis: Analysis) -> dict[str, Grid]:
     """Return the tables by their titles."""
     plan, level = analysis.plan, f"{100 * analysis.plan.level:g} %"
-    flow = analysis.flow
     looks = [
         [
             *(effect.name, str(look.round), str(look.rounds), _number(look.estimate), _range(look.low, look.high)),
@@ -82,13 +82,9 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
     balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
     heads: dict[str, tuple[Any, Any, int]] = {
         "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
-        "Flow of patients": (
-            ("arm", "allocated", "outcomes", "without one"),
-            [[r[0], *map(str, r[1:])] for r in flow],
-            1,
-        ),
+        "Flow of patients": (FLOW, [[row[0], *map(str, row[1:])] for row in analysis.flow], 1),
         "Allocation over time (mean probabilities)": (
-            ("until round", *(row[0] for row in flow)),
+            ("until round", *(row[0] for row in analysis.flow)),
             [[str(until), *(f"{chance:.2f}" for chance in chances)] for until, chances in analysis.allocation],
             0,
         ),
