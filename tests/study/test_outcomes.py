@@ -73,3 +73,15 @@ def test_a_study_without_outcomes_takes_no_dict():
 def test_impossible_outcomes_are_refused(outcomes):
     with pytest.raises(InvalidStudy if outcomes != {1: 1.0} else Exception, match="outcome"):
         RewardRule(outcomes=outcomes)
+
+
+@pytest.mark.parametrize("huge", [{"a": 1e300, "b": 1e300}, {"a": 1e300}, {"b": -1.1e100}])
+def test_outcomes_whose_sum_is_no_number_are_refused(huge):
+    study = study_of(f"huge {huge}", RewardRule(outcomes={"a": 1e100, "b": -1e100}))
+    before = study.status()
+    with pytest.raises(InvalidReward, match="outcomes must be numbers from -1e100 to 1e100"):
+        study.tell("0", huge)
+    assert study.status() == before
+    assert study.tell("0", {"a": 1e100, "b": 1e100}).status == "accepted"
+    assert study.tell("1", {"a": 1e100}).reason == "out of range"
+    assert [event.content["outcomes"] for event in study.events() if event.why] == [{"a": 1e100}]

@@ -310,6 +310,8 @@ def test_a_reward_that_would_spoil_every_later_training_is_out_of_range(make):
     play(study, 0, 5)
     study.ask(contexts_of(9), id="x")
     assert study.tell("x", 1.7e308).reason == "out of range"
+    assert study.tell("x", 1.7e308).status == "duplicate"
+    assert [event.content["reward"] for event in study.events() if event.why == "out of range"] == [1.7e308]
     study.ask(contexts_of(8), id="y")
     assert study.tell("y", 9e99).status == "accepted"
     with pytest.warns(OutlierWarning, match="the reward of round 7 is 9e\\+99"):

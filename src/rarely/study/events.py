@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -175,16 +176,18 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "shape": lambda value: isinstance(value, list) and 0 < len(value) <= 2 and all(map(_whole, value)),
 }
 """What bodies of events hold, by name: whoever can write a record can compute its hashes, too."""
+_QUARANTINED = _KINDS | {"reward": lambda value: type(value) in (int, float) and abs(value) <= sys.float_info.max}
 
 
-def read_body(text: Any) -> Body:
-    """Return a body that `canonical` wrote."""
+def read_body(text: Any, *, quarantined: bool = False) -> Body:
+    """Return a body that `canonical` wrote; a reward that was `quarantined` may be any finite number."""
     try:
         body = Body(json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise BrokenStudy(f"an event of the record cannot be read ({error}). Use a backup.") from error
     for name, value in body.items():
-        if (fits := _KINDS.get(name)) is not None and not fits(value):
+        fits = (_QUARANTINED if quarantined else _KINDS).get(name)
+        if fits is not None and not fits(value):
             raise BrokenStudy(f"an event of the record has {shown(value)} as {name!r}, so it is damaged. Use a backup.")
     return body
 
@@ -232,7 +235,7 @@ class Event:
     def content(self) -> Body:
         """The body as a dict, parsed once."""
         if self._content is None:
-            object.__setattr__(self, "_content", read_body(self.body))
+            object.__setattr__(self, "_content", read_body(self.body, quarantined=self.kind == "quarantine"))
         assert self._content is not None
         return self._content
 

@@ -111,6 +111,8 @@ complete; got None.
         if not isinstance(reward, Mapping) or not reward or not reward.keys() <= weights.keys():
             raise InvalidReward(f"a reward must be a dict of some of {', '.join(weights)}; got {shown(reward)}.")
         outcomes = dict(zip(reward, read_rewards(list(reward.values()), len(reward)).tolist(), strict=True))
+        if any(abs(value) > MAX_REWARD for value in outcomes.values()):  # whose sum might be no number
+            raise InvalidReward(f"outcomes must be numbers from -1e100 to 1e100; got {shown(reward)}.")
         return math.fsum(weights[name] * value for name, value in outcomes.items()), outcomes
 
     def contains(self, value: float) -> bool:
