@@ -2,7 +2,7 @@
 
 import pytest
 
-from rarely.study import InvalidStudy, Study, StudyError, UnknownStudy
+from rarely.study import InvalidStudy, Study, StudyError, UnknownDecision, UnknownStudy
 from studies import contexts_of, every_storage, linear, play
 
 
@@ -45,3 +45,21 @@ def test_nothing_of_a_deleted_study_is_left_in_the_file(tmp_path):
     assert b"Mustermann" in path.read_bytes()
     Study.delete(f"sqlite:///{path}", "trial", actor="ann")
     assert not any(b"Mustermann" in each.read_bytes() for each in tmp_path.iterdir())
+
+
+@every_storage
+def test_a_process_that_has_a_deleted_study_open_says_so_and_reads_no_other(make, tmp_path, storage):
+    study = make()
+    play(study, 0, 3)
+    Study.delete(storage, "trial", actor="ann", reason="the trial is over")
+    with Study.create(storage, "other", policy=linear(), arms=["a", "b", "c"]) as other:
+        play(other, 0, 9)  # longer than the record that is gone
+        acts = [study.status, study.log, study.csv_text, study.update, lambda: study.ask(contexts_of(1), id="new")]
+        for act in (*acts, lambda: study.export(tmp_path / "log.csv"), lambda: study.tell("visit-0", 1.0)):
+            with pytest.raises(UnknownStudy, match=r"deleted on .* by 'ann'"):
+                list(act())
+        assert study.versions() == []
+        with pytest.raises(UnknownDecision):
+            study.decision(next(other.decisions()).answer.id)
+        assert other.verify().whole
+    assert not (tmp_path / "log.csv").exists()

@@ -32,7 +32,18 @@ from rarely.service.dashboard import render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.writer import Call, ServiceLimits
-from rarely.study import Answer, BrokenStudy, InvalidStudy, Receipt, Request, Status, Study, Tell, Verification
+from rarely.study import (
+    Answer,
+    BrokenStudy,
+    InvalidStudy,
+    Receipt,
+    Request,
+    Status,
+    Study,
+    Tell,
+    UnknownStudy,
+    Verification,
+)
 from rarely.study.reports import html_of
 from rarely.study.versions import UNLIMITED
 
@@ -272,7 +283,7 @@ class Api:
         studies, read = self.studies.all(), 0
         for each in studies:
             with suppress(Exception):
-                with suppress(BrokenStudy):  # the others can be served
+                with suppress(BrokenStudy, UnknownStudy):  # the others can be served
                     each.status()
                 read += 1
         return read == len(studies)

@@ -443,7 +443,7 @@ def restore(backup: str, storage: str) -> list[str]:
         with closing(open_storage(storage, new=True)) as target:
             target.create()
             with source.reading() as kept, target.writing("") as tables:
-                if tables.studies():
+                if tables.studies() or tables.run("SELECT 1 FROM rarely_erasures"):
                     raise InvalidStorage(f"{target.url} holds studies already; restore into an empty database.")
                 tables.take(source.stream, {name: order for name, order in TABLES.items() if name != "rarely_schema"})
                 if source.has_checkpoints:

@@ -343,7 +343,9 @@ class Session:
 
     def last_seq(self) -> int:
         with self.reading() as tables:
-            return tables.last_seq()
+            last = tables.last_seq()
+            self._check_there(tables, last, 1)
+        return last
 
     def specials(self) -> list[Event]:
         """Return all events except decisions, rewards and cuts."""
@@ -419,12 +421,18 @@ class Session:
             if event is None or event.hash != live.position.head:
                 live.return_to(self._doubt)
             self._doubt = None
-        if last < live.position.seq:
-            raise BrokenStudy(f"the record of study {self.name!r} has lost events; it was altered. Use a backup.")
+        self._check_there(tables, last, live.position.seq)
         later = tables.specials(live.position.seq) if last > live.position.seq else []
         if any(event.kind in SETTERS for event in later):
             self._live, self._overtaken = None, True
         return last
+
+    def _check_there(self, tables: Tables, last: int, least: int) -> None:
+        """Refuse a record that ends before an event that it had."""
+        if last < least:
+            if erased := tables.erased(self.name):
+                raise errors.UnknownStudy(f"study {self.name!r} is not in {self.storage.url} any more:{erased}")
+            raise BrokenStudy(f"the record of study {self.name!r} has lost events; it was altered. Use a backup.")
 
     def append(self, tables: Tables, kind: EventKind, content: dict[str, Any], **fields: Any) -> Event:
         event = self.next_event(kind, content, **fields)

@@ -167,7 +167,10 @@ class Tables:
         return next((row for row in self.studies() if row.name == name), None)
 
     def add_study(self, name: str, budget: int) -> StudyRow:
-        row = StudyRow(max((row.study for row in self.studies()), default=0) + 1, name, budget)
+        numbers = [row.study for row in self.studies()]
+        # A number is not used again: a process that has a deleted study open must not read another one.
+        erased = int(self.run("SELECT count(*) FROM rarely_erasures")[0][0])
+        row = StudyRow(max([len(numbers) + erased, *numbers]) + 1, name, budget)
         self.run("INSERT INTO rarely_studies VALUES (?, ?, ?)", astuple(row))
         return row
 
