@@ -97,7 +97,7 @@ class TrainingSet(NamedTuple):
     @property
     def overflow(self) -> str:
         """Why they cannot be learned from; "" where they can."""
-        if np.isfinite(self.scale.spread):
+        if np.isfinite((self.scale.center, self.scale.spread)).all():
             return ""
         return "the rewards are so large that their standard deviation overflows"
 
