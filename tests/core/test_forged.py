@@ -81,7 +81,7 @@ def test_a_forged_file_ends_in_a_typed_error_or_does_no_harm(kind, tmp_path):
 
 FOUND = {
     "default": {"learner.choice.point": None},
-    "network": {"learner.tuning.path": 17, "learner.tuning.rung": 2**53, "updates.1.chosen": -1e308},
+    "network": {"learner.ridge": 1e-308, "learner.updates": None, "updates.1.chosen": -1e308},
     "returning": {"own.spread": 1e308},
     "NeuralTS": {"learner.constant": False, "settings.beta": 1e308},
     "primal": {"settings.training": 10**12},

@@ -303,6 +303,19 @@ def forgetful(forgetting, noises, rounds=500, seed=0):
     return policy
 
 
+@pytest.mark.parametrize(("column", "alarmed"), [(0, True), (1, False)])
+def test_only_rewards_of_columns_that_varied_raise_an_alarm(column, alarmed):
+    """Rewards leap by 9 where a column is 1, which varied before or was always 0, as that of an arm to come."""
+    rng, policy = np.random.default_rng(0), BatchNeuralUCB(2, OnDemand(), hidden=10, seed=0)
+    rows = np.stack((rng.integers(2, size=60), np.zeros(60)), axis=1)
+    policy.observe(policy.select(rows[:, None]), rows[:, 0] + 0.1 * rng.normal(size=60))
+    policy.update()
+    rows[:20] = 0.0
+    rows[:10, column] = 1.0
+    policy.observe(policy.select(rows[:20, None]), 9.0 * rows[:20, column] + 0.1 * rng.normal(size=20))
+    assert policy._learner._alarmed(policy.history) == alarmed
+
+
 @pytest.mark.parametrize("forgetting", [None, rarely.Discount(0.98), rarely.Window(150)])
 def test_the_noise_is_that_of_rewards_whatever_their_weights(forgetting):
     policy = forgetful(forgetting, (1.0, 1.0))
@@ -318,7 +331,7 @@ def test_the_noise_of_forgotten_rounds_is_forgotten(forgetting, least, most):
     assert least < forgetful(forgetting, (3.0, 0.1)).updates[-1].noise < most
 
 
-@pytest.mark.parametrize(("name", "value"), [("skip", 2.0), ("ridge", 0.0), ("unit", -1.0), ("updates", None)])
+@pytest.mark.parametrize(("name", "value"), [("skip", 2.0), ("ridge", 1e-308), ("unit", -1.0), ("updates", None)])
 def test_a_forged_choice_is_refused(name, value):
     learner = played()._learner
     numbers, arrays = learner.state()

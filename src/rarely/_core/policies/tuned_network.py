@@ -233,9 +233,21 @@ class TunedNetwork(LearnerAround):
         return Recall(memory, f"{what} the newest rewards better than another memory, by {found.gain:.1f} nats")
 
     def _alarmed(self, history: History) -> bool:
-        """Return whether the version in use predicts the newest rewards worse than held-out ones, in the mean."""
+        """Return whether the version in use predicts the newest rewards worse than held-out ones, in the mean.
+
+        What a column is worth in which nothing had varied, as that of an arm which has come, nobody could know: rewards
+        that show it say nothing of the world so far, and are left out.
+        """
         contexts, rewards = history.arrived_since(self.learned)
         errors = np.square(rewards - self.base.assess(contexts)[0])
+        if not self._surprising(errors):
+            return False
+        before = history.last_arrivals(history.arrived)[1][: -len(rewards)]
+        still = (before == before[:1]).all(axis=0) & (len(before) > 0)
+        return self._surprising(errors[(contexts[:, still] == before[:1, still]).all(axis=1)])
+
+    def _surprising(self, errors: Array) -> bool:
+        """Return whether these squared errors are more than those of held-out rewards."""
         if len(errors) < 2:
             return False
         return bool(errors.mean() > self.held_out + ALARM * errors.std(ddof=1) / math.sqrt(len(errors)))
@@ -256,7 +268,7 @@ class TunedNetwork(LearnerAround):
             return replace(
                 self,
                 base=replace(base, network=base.network.tuned(skip)),
-                ridge=saved.number("ridge", above=0.0),
+                ridge=saved.number("ridge", RIDGES[0] / 2),
                 unit=saved.number("unit", above=0.0),
                 variance=saved.number("variance", above=0.0),
                 learned=saved.whole("learned"),
