@@ -109,7 +109,7 @@ def test_a_recommender_decides_as_without_the_shared_row(monkeypatch, settings):
     blocks = ArmBlocks.fit(users, layout="bilinear", features=articles)
 
     def play() -> tuple[list[int], list[float]]:
-        training = Training(rows=30)  # so that a linear part decides too
+        training = Training(rows=30)  # so that an update leaves rewards out
         own = {"schedule": OnDemand(), "hidden": 16, "seed": 0, "training": training, **settings}
         policy = BatchNeuralUCB(**own, **blocks.settings)
         arms, means = [], []
@@ -120,10 +120,14 @@ def test_a_recommender_decides_as_without_the_shared_row(monkeypatch, settings):
             means.extend(decision.means)
             if t % 20 == 19:
                 policy.update()
-        assert policy._learner.linear is not None
+        assert (policy._learner.base.shared_row(blocks(users[0], articles)) is not None) is (
+            shared and "depth" not in settings
+        )
         return arms, means
 
+    shared = True
     arms, means = play()
+    shared = False
     monkeypatch.setattr(SharedRow, "of", lambda *_: None)
     plain_arms, plain_means = play()
     assert arms == plain_arms
