@@ -19,7 +19,7 @@ from typing import Any
 from rarely.extend.checks import check_positive, check_whole
 from rarely.service.bodies import Refusal
 from rarely.service.metrics import Meters
-from rarely.study import Answer, Receipt, Request, StudyError, Tell
+from rarely.study import Answer, Receipt, Request, StudyError, Tell, UnknownStudy
 
 LOG = logging.getLogger("rarely.service")
 LOG_PAUSE = 10.0
@@ -176,6 +176,8 @@ class Writer:
         begun = time.perf_counter()
         try:
             results = self._answer(calls)
+        except UnknownStudy as error:  # it was deleted, and the others are served
+            return [error] * len(tickets)
         except StudyError as error:  # of the database, which would refuse the others too
             if str(error) != self.refusal or time.monotonic() > self.refused + LOG_PAUSE:
                 LOG.error("%d requests were refused: %s", len(tickets), error)

@@ -412,8 +412,9 @@ def back_up(session: Session, path: str) -> None:
         raise InvalidStorage(f"{path} exists already; a backup needs a new name, such as one with the date.")
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise InvalidStorage(f"the folder of {path} does not exist. Create it first.")
+    seq = session.last_seq()
     with session.reading() as tables:
-        last = session.event(tables, tables.last_seq())
+        last = session.event(tables, seq)
     temporary, beside = f"{path}.part", f"{path}.part-checkpoints"
     try:
         with suppress(StudyError):  # without them a restored study repeats its decisions

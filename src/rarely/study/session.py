@@ -431,7 +431,7 @@ class Session:
         """Refuse a record that ends before an event that it had."""
         if last < least:
             if erased := tables.erased(self.name):
-                raise errors.UnknownStudy(f"study {self.name!r} is not in {self.storage.url} any more:{erased}")
+                raise errors.UnknownStudy(f"study {self.name!r} is not on record any more:{erased}")
             raise BrokenStudy(f"the record of study {self.name!r} has lost events; it was altered. Use a backup.")
 
     def append(self, tables: Tables, kind: EventKind, content: dict[str, Any], **fields: Any) -> Event:
