@@ -1,5 +1,6 @@
 """Over HTTP a study of a FramePolicy is asked by columns: what a client has is what it sends."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -85,3 +86,41 @@ def test_values_that_the_sample_did_not_have_are_counted_where_people_look(serve
     assert served.status().unseen == {"age": 1, "town": 2}
     until(lambda: "1 of age, 2 of town" in served.send("GET", "/studies/trial").body.decode())
     until(lambda: 'rarely_unseen_total{study="trial"} 3' in served.send("GET", "/metrics").body.decode())
+
+
+def test_arms_that_are_called_as_the_tables_are_asked_by_name(storage):
+    Study.create(storage, "trial", policy=LinTS(dim=1, seed=0), arms=["user", "items"]).close()
+    with serving(storage, automatic=False) as service, Client(service.url, "trial") as client:
+        assert client.ask({"user": [1.0], "items": [2.0]}, id="one").arm in ("user", "items")
+        assert client.ask({"user": np.array([1.0])}).arm == "user"
+
+
+@pytest.mark.parametrize("available", ["a", 5, object()])
+def test_the_client_refuses_available_arms_that_are_no_list(available):
+    with pytest.raises(InvalidContexts, match="available must be a list"):
+        Client("http://127.0.0.1:9", "trial", retries=0).ask(BODY, available=available)
+
+
+def test_half_a_character_in_a_column_is_refused_and_not_the_requests_beside_it(served):
+    bad = {**BODY, "user": {"age": 30, "town": "\ud800"}}
+    reply = served.post("decide", {"requests": [{"id": "a", **BODY}, {"id": "b", **bad}]})
+    first, second = reply.content["answers"]
+    assert first["id"] == "a"
+    assert second["title"] == "InvalidContexts"
+    assert served.post("decide", bad).status == 422
+
+
+def test_a_study_that_was_deleted_while_it_was_served_keeps_no_other_from_it(storage):
+    for name in ("trial", "other"):
+        Study.create(storage, name, policy=shop()).close()
+    with serving(storage, automatic=False) as service:
+        assert service.post("decide", {"id": "a", **BODY}).status == 200
+        Study.delete(storage, "trial", actor="ann")
+        for path in ("decide", "reward"):
+            reply = service.post(path, {"id": "a", **(BODY if path == "decide" else {"reward": 1.0})})
+            assert reply.status == 404
+            assert "deleted on" in reply.content["detail"]
+            assert "sqlite" not in reply.content["detail"]
+        for path in ("status", "export", "backup"):
+            assert service.get(path).status == 404
+        assert service.send("GET", "/health").status == 200

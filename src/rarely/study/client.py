@@ -19,14 +19,16 @@ import random
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
-from rarely import InvalidInput, RarelyError
+import numpy as np
+
+from rarely import InvalidContexts, InvalidInput, RarelyError
 from rarely.extend.checks import check_positive, check_whole, is_whole, named_arguments, shown
 from rarely.extend.provisional import errors as core_errors
 from rarely.extend.provisional import path_of, replacing
@@ -468,13 +470,21 @@ class AsyncClient:
 def _request_body(request: Request) -> dict[str, Any]:
     contexts, available = request.contexts, request.available
     contexts = contexts.tolist() if hasattr(contexts, "tolist") else contexts
-    if isinstance(contexts, Mapping) and contexts.keys() <= {"user", "items"}:
+    if available is not None and (isinstance(available, str) or not isinstance(available, Iterable)):
+        raise InvalidContexts(f"available must be a list of the available arms; got {shown(available)}.")
+    if isinstance(contexts, Mapping) and contexts.keys() <= {"user", "items"} and not _are_numbers(contexts):
         rows = {name: plain_rows(table, name) for name, table in contexts.items()}
         contexts = {name: each[0] if name == "user" and len(each) == 1 else each for name, each in rows.items()}
     elif isinstance(contexts, Mapping):
         contexts = {name: each.tolist() if hasattr(each, "tolist") else each for name, each in contexts.items()}
     body = {"id": new_id() if request.id is None else check_id(request.id), "contexts": contexts}
     return body if available is None else body | {"available": list(available)}
+
+
+def _are_numbers(contexts: Mapping[str, Any]) -> bool:
+    """Return whether these are contexts of arms that are called "user" or "items"."""
+    lists = all(isinstance(each, list | tuple | np.ndarray) and len(each) for each in contexts.values())
+    return lists and not any(isinstance(each[0], Mapping) for each in contexts.values())
 
 
 def _tell_body(tell: Tell) -> dict[str, Any]:
