@@ -107,6 +107,23 @@ def test_bonuses_are_those_of_the_explored_ridge():
     assert_allclose(policy.score(contexts).bonuses, learner.deviation * np.sqrt(variances), rtol=1e-8)
 
 
+def test_noise_and_bonuses_are_those_of_a_window():
+    policy = LinUCB(3, FixedGrid(400, 8), ridge="learned", intercept=False, forgetting=Window(100), seed=0)
+    rng = np.random.default_rng(6)
+    contexts = rng.normal(size=(400, 3, 3))
+    for start in range(0, 400, 50):
+        decision = policy.select(contexts[start : start + 50])
+        x = policy.history.contexts[-50:]
+        policy.observe(decision, x[:, 0] + (5.0 if start < 200 else 0.1) * rng.normal(size=50))
+        if policy.versions_left:
+            policy.update(force=True)
+    learner, x = policy._learner, policy.history.contexts[-150:]  # those of the window, and since
+    assert 0.07 < learner.deviation < 0.13
+    new = rng.normal(size=(5, 3))
+    variances = np.einsum("ij,ji->i", new, np.linalg.solve(learner.explored * np.eye(3) + x.T @ x, new.T))
+    assert_allclose(policy.score(new).bonuses, learner.deviation * np.sqrt(variances), rtol=1e-8)
+
+
 def test_beta_counts_standard_deviations_of_the_noise():
     one, two = LinUCB(4, ridge="learned", seed=0), LinUCB(4, ridge="learned", beta=2.0, seed=0)
     contexts = np.random.default_rng(4).normal(size=(3, 4))

@@ -101,7 +101,7 @@ class LearnedLinear(LinearLearner):
         if fit.reason or not learner.count:
             return fit
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if learner._asks:
+            if learner._asks(forgets=history.forgetting is not None):
                 learner = learner._recentred()._with_choice()
         if not np.isfinite((learner.deviation, learner.squares, *learner.coefficients)).all():
             return FitResult(self, "the estimate overflows: rewards or contexts are too large")
@@ -144,12 +144,11 @@ class LearnedLinear(LinearLearner):
 
     # --- the choice
 
-    @property
-    def _asks(self) -> bool:
-        """Whether it is time to choose; where rewards are forgotten, sums begin anew, and so does the count."""
-        grown = self.learned < self.chosen or self.learned >= GROWTH * self.chosen
+    def _asks(self, *, forgets: bool) -> bool:
+        """Whether it is time to choose: at each update where rewards are forgotten, so that sums begin anew."""
+        grown = forgets or self.learned >= GROWTH * self.chosen
         few = self.rows is not None and self.learned <= WIDEST
-        return self.learned > 0 and grown and self.lengths > 0 and (self.matrix is not None or few)
+        return grown and self.lengths > 0 and (self.matrix is not None or few)
 
     def _gram(self) -> Array:
         """Return XᵀX, or XXᵀ where there are fewer rewards than columns."""
@@ -177,7 +176,7 @@ class LearnedLinear(LinearLearner):
         if not math.isfinite(length * spread):
             return replace(self, deviation=math.inf)
         ridge, deviation = 1.0, math.sqrt(spread)
-        if self.learned >= FEWEST:
+        if self.count >= FEWEST:
             ridge, deviation = self._likely(length, spread)
         steps = round(STEPS * math.log10(min(ridge, 1.0) * length))
         chosen = replace(self, chosen=self.learned, deviation=deviation, explored=10 ** (steps / STEPS))
