@@ -108,6 +108,8 @@ class TunedNetwork(LearnerAround):
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         means, factors = self.base.assess(contexts)
+        if not self.learned:  # nothing was chosen, and a ridge as large as the features would leave short ones untried
+            return means, factors
         # Z = rI + Σφφᵀ of these features is r/λd times that of the network's with the ridge λd. As for kernels, λ is at
         # most 1 here: a prior that has seen no signal must not say that there is nothing to explore.
         weight = self.base.plan.ridge / (min(self.ridge, 1.0) * self.unit)
