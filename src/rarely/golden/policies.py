@@ -68,7 +68,7 @@ World = Callable[[int], Rounds]
 Lives = dict[str, Callable[[int, float], Trace]]
 """Lives by name, which take a seed and a nudge."""
 SEEDS = {
-    "default": {"trigger": 7, "turns": 5, "own-columns": 32, "shared-columns": 3, "crowd": 2},
+    "default": {"trigger": 7, "turns": 7, "own-columns": 32, "shared-columns": 16, "crowd": 22},
     "practical": {"mixture": 1, "crowd": 1},
     "paper": {"short": 1, "mixture": 1, "sparse": 1},
     "code": {"grid": 2},
