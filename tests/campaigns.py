@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, LinTS, LinUCB, OnDemand, Policy
+from rarely import BatchNeuralUCB, LinTS, LinUCB, OnDemand, Policy, Training
 from rarely.logs.tables import pyarrow
 
 DIM, ARMS = 3, 4
@@ -40,7 +40,9 @@ def made(kind: str, **settings: Any) -> Policy:
     elif kind == "evidence":
         policy = BatchNeuralUCB(**common)
     else:
-        policy = BatchNeuralUCB(**{"hidden": 6, "covariance": "primal"} | common)
+        policy = BatchNeuralUCB(
+            **{"hidden": 6, "covariance": "primal", "training": Training(steps=20, rows=1000)} | common
+        )
     rng = np.random.default_rng(1)
     contexts = rng.normal(size=(60, ARMS, DIM))
     decision = policy.select(contexts)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,9 +19,8 @@ from hypothesis import strategies as st
 
 import campaigns
 from campaigns import ARMS, DIM, close, decided, made, paid, serially, write_rewards, written
-from rarely import BatchNeuralUCB, InvalidInput, Mixture, NothingToLearn, OnDemand, Training, Window
+from rarely import BatchNeuralUCB, InvalidInput, Mixture, NothingToLearn, OnDemand, Training
 from rarely._core.choice.rules import sample_arms
-from rarely._core.policies.replay import put_back, state_of
 from rarely.cluster import campaign, decide, learning, reward_join, update
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
@@ -60,19 +58,14 @@ def test_decisions_are_those_of_one_process(kind: str, block: int, tmp_path: Pat
         ("neural", {}),
         ("neural", {"covariance": "diagonal"}),
         ("neural", {"covariance": "last_layer"}),
-        ("neural", {"training": Training(rows=80)}),
-        ("neural", {"training": Training(steps=20, rows=1000)}),
-        ("neural", {"memory": Window(90)}),  # which it has chosen itself
+        ("neural", {"training": Training(steps=20, rows=80)}),
     ],
 )
 def test_an_update_is_that_of_one_process(kind: str, settings: dict[str, Any], tmp_path: Path) -> None:
-    settings, memory = {k: v for k, v in settings.items() if k != "memory"}, settings.get("memory")
     policy = made(kind, **settings)
-    state = state_of(policy)
-    put_back(policy, replace(state, history=state.history.with_forgetting(memory)))
     alone, rng = copy.deepcopy(policy), np.random.default_rng(3)
     # Later nights differ where Z is rebuilt: one process has kept every round.
-    for night in range(1 if memory or settings.get("training") == Training(rows=80) else 2):
+    for night in range(1 if "training" in settings else 2):
         here = tmp_path / f"night{night}"
         contexts = written(here / "in", 150, seed=10 + night)
         decide(policy, here / "in", here / "out", block=16)
@@ -112,7 +105,10 @@ def test_neither_workers_nor_failures_change_a_bit(kind: str, tmp_path: Path, mo
     written(tmp_path / "in", 300)
     write_rewards(tmp_path / "r.parquet", [f"2-{i}" for i in range(0, 300, 2)], np.linspace(0, 1, 150))
     for workers in (1, 2, 7, 64):
-        policy, out = made(kind, **({"training": Training(rows=80)} if kind == "neural" else {})), f"out{workers}"
+        policy, out = (
+            made(kind, **({"training": Training(steps=20, rows=80)} if kind == "neural" else {})),
+            f"out{workers}",
+        )
         monkeypatch.setattr(campaigns, "order", partial(ended, workers, np.random.default_rng(workers)))
         repeated(lambda p=policy, out=out: decide(p, tmp_path / "in", tmp_path / out, block=4))
         repeated(lambda p=policy, out=out: update(p, tmp_path / out, tmp_path / "r.parquet"))

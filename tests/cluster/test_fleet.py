@@ -67,7 +67,7 @@ def test_a_decider_decides_as_the_policy_does_with_running_bonuses(tmp_path: Pat
         for i, contexts in enumerate(contexts_of(3, 200)):
             ours, alone = decider.decide(f"{i}", contexts), policy.select(contexts)
             assert ours.arm == alone.arm
-            np.testing.assert_array_equal(ours.bonuses, alone.bonuses)
+            np.testing.assert_allclose(ours.bonuses, alone.bonuses, rtol=1e-12)  # the policy's is one compiled step
     assert [record["id"] for record in records] == [f"{i}" for i in range(200)]
 
 

@@ -82,7 +82,7 @@ class OwnRidge(Learner):
 
 def after_pilot(kind: str) -> Any:
     if kind != "own":
-        return made(kind, **({"training": Training(rows=1000)} if kind == "neural" else {}))
+        return made(kind, **({"training": Training(steps=20, rows=1000)} if kind == "neural" else {}))
     policy = ComposedPolicy(OwnRidge(), OnDemand(), covariance="primal", seed=0)
     contexts = offered_contexts(1, 60)
     decision = policy.select(contexts)

@@ -232,9 +232,9 @@ class UpdateFromSums:
         sized, grows = self._empty(learner, self._before.most_arms), learner.for_blocks() is learner
         if learner.reward_task(history, 0) is None or (grows and isinstance(sized, Dual | SparseDiagonal)):
             raise InvalidInput(
-                "an update from many blocks takes LinUCB, LinTS and networks that train on a sample, "
-                "Training(rows=10_000) say, with a Z whose size is fixed, not the dual form or sparse rows; got "
-                f"{type(policy).__name__}."
+                "an update from many blocks takes LinUCB, LinTS, the default, and networks whose training on a sample "
+                "is named, Training(steps=200, rows=10_000) say, with a Z whose size is fixed, not the dual form or "
+                f"sparse rows; got {type(policy).__name__}."
             )
         if history.forgetting is not None and not learner.chooses_memory:
             raise InvalidInput(
