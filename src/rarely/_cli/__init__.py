@@ -3,8 +3,8 @@
 A package adds a command by an entry point of the group `rarely.commands`: its name, and the function or `typer.Typer`
 behind it, which is imported when the command is called. reproduce, report and compare come from rarely-lab.
 
-It is the only package that prints. What takes long to import (Matplotlib) is imported by the command
-that needs it, after its first line.
+It is the only package that prints. Each command is imported when it is called, and what takes long to import
+(Matplotlib) after its first line.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from rarely import __version__
-from rarely._cli.data import data_command
-from rarely._cli.doctor import doctor_command
-from rarely._cli.evaluate import evaluate_command
-from rarely._cli.fleet import fleet_app
-from rarely._cli.plan import plan_command
-from rarely._cli.serve import keys_app, serve_command
-from rarely._cli.study import study_app
 from rarely.console import console, error_console
 
 ENTRY_POINTS = "rarely.commands"
+OWN = {
+    "plan": "rarely._cli.plan:plan_command",
+    "evaluate": "rarely._cli.evaluate:evaluate_command",
+    "study": "rarely._cli.study:study_app",
+    "serve": "rarely._cli.serve:serve_command",
+    "keys": "rarely._cli.serve:keys_app",
+    "fleet": "rarely._cli.fleet:fleet_app",
+    "data": "rarely._cli.data:data_command",
+    "doctor": "rarely._cli.doctor:doctor_command",
+}
+"""The library's commands, in the order of the help."""
 LAB = {
     "reproduce": "Play the paper's experiments and report on every claim.",
     "report": "Draw figures, judge claims and write the report again, from the records alone.",
@@ -45,12 +49,12 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return all names in the order of the help."""
-        return [*dict.fromkeys([*LAB, *super().list_commands(ctx), *sorted(_others())])]
+        return [*dict.fromkeys([*LAB, *OWN, *sorted(_others())])]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; one of another package is imported here."""
-        if (own := super().get_command(ctx, cmd_name)) is not None:
-            return own
+        """Return a command, which is imported here."""
+        if cmd_name in OWN:
+            return _command(cmd_name, EntryPoint(cmd_name, OWN[cmd_name], ENTRY_POINTS).load())
         if (entry := _others().get(cmd_name)) is not None:
             return _loaded(entry)
         if cmd_name in LAB:
@@ -64,11 +68,10 @@ def _others() -> dict[str, EntryPoint]:
 
 def _loaded(entry: EntryPoint) -> Any:
     try:
-        function = entry.load()
+        return _command(entry.name, entry.load())
     except Exception as error:  # of another package: it must not spoil the other commands
         reason = f"{entry.value} cannot be imported, {type(error).__name__}: {error}."
         return _unavailable(entry.name, LAB.get(entry.name, "A command of another package."), reason)
-    return typer.main.get_command(function) if isinstance(function, typer.Typer) else _command(entry.name, function)
 
 
 def _unavailable(name: str, says: str, reason: str) -> Any:
@@ -82,10 +85,12 @@ def _unavailable(name: str, says: str, reason: str) -> Any:
     return _command(name, stop, help=f"{says} Not available: {reason}", context_settings=anything)
 
 
-def _command(name: str, function: Callable[..., None], **options: Any) -> Any:
-    alone = typer.Typer(add_completion=False, **STYLE)
-    alone.command(name, **options)(function)
-    return typer.main.get_command(alone)
+def _command(name: str, function: typer.Typer | Callable[..., None], **options: Any) -> Any:
+    if not isinstance(function, typer.Typer):
+        alone = typer.Typer(add_completion=False, **STYLE)
+        alone.command(name, **options)(function)
+        function = alone
+    return typer.main.get_command(function)
 
 
 app = typer.Typer(
@@ -111,14 +116,3 @@ def main(
     ] = False,
 ) -> None:
     """Contextual bandits that decide often and retrain rarely."""
-
-
-# In the order of the help.
-app.command("plan")(plan_command)
-app.command("evaluate")(evaluate_command)
-app.add_typer(study_app)
-app.command("serve")(serve_command)
-app.add_typer(keys_app)
-app.add_typer(fleet_app)
-app.command("data")(data_command)
-app.command("doctor")(doctor_command)
