@@ -118,7 +118,7 @@ def test_the_order_of_stages_has_the_right_size_at_every_drift_and_the_right_med
     information = [0.3, 0.6, 1.0]
     upper = boundaries([spent("pocock", v, 0.05) for v in information], information)
     for drift in (0.0, 2.0):
-        z = paths(drift, information, 600, 3)
+        z = paths(drift, information, 400, 3)
         held = higher = rejected = 0
         for path in z:
             stop = next((look for look in range(3) if abs(path[look]) > upper[look]), 2)
@@ -127,9 +127,9 @@ def test_the_order_of_stages_has_the_right_size_at_every_drift_and_the_right_med
             higher += said.median > drift
             rejected += said.p <= 0.05
             assert (said.p <= 0.05) == (abs(path[stop]) >= upper[stop])
-        assert 0.95 * 600 - 22 < held < 0.95 * 600 + 22  # four deviations
-        assert 300 - 49 < higher < 300 + 49
-        assert drift > 0 or rejected < 0.05 * 600 + 22
+        assert 380 - 17 < held < 380 + 17  # four deviations
+        assert 200 - 40 < higher < 200 + 40
+        assert drift > 0 or rejected < 20 + 17
 
 
 def plain_crossings(bounds, information):

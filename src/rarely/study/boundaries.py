@@ -225,10 +225,21 @@ def final(z: float, efficacy: Sequence[float], information: Sequence[float], alp
     reach = (abs(z) + FURTHEST + 2) / math.sqrt(information[0])
 
     def solve(share: float) -> float:
-        low, high = -reach, reach
+        """Solve by secants of the quantile, which is nearly straight; by halving where they lead out."""
+        low, high, drift, slope, aim = -reach, reach, z / root, root, _normal.inv_cdf(share)
+        last: tuple[float, float] | None = None
         while high - low > PRECISION / root:
-            middle = (low + high) / 2
-            low, high = (middle, high) if further(middle) < share else (low, middle)
+            found = further(drift)
+            low, high = (drift, high) if found < share else (low, drift)
+            after = low
+            if 0 < found < 1:
+                quantile = _normal.inv_cdf(found)
+                if last is not None and quantile != last[1]:
+                    slope = (quantile - last[1]) / (drift - last[0])
+                last, after = (drift, quantile), drift + (aim - quantile) / slope
+                if abs(after - drift) < PRECISION / root:
+                    return after
+            drift = after if low < after < high else (low + high) / 2
         return (low + high) / 2
 
     median = z / root if not efficacy else solve(0.5)
