@@ -25,7 +25,7 @@ APART = 1 if MANY else 10
 ARRAYS = 40 if MANY else 10
 """Arrays of a call at which memory ends, or all of them if they are fewer."""
 FEW = ("default", "deep", "sgd", "diagonal", "last_layer", "window", "epsilon_greedy", "random_ties", "neural_linear")
-FEW += ("no_intercept", "linear_discount", "kernel", "kernel_steps", "uniform")
+FEW += ("no_intercept", "linear_discount", "kernel", "kernel_steps", "uniform", "tuned")
 """Between them they run every line that any policy runs in these calls, as a slow test finds out."""
 NAMES = [*MAKERS] if MANY else [*FEW]
 STREAM = contexts(seed=11)

@@ -32,7 +32,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -108,6 +108,37 @@ class Schedule(ABC):
         return {"kind": type(self).__name__} | {f.name: getattr(self, f.name) for f in fields(values)}
 
 
+class Window(NamedTuple):
+    """When a batch ends: from round `earliest` on once log det has grown by more than `growth`, or with `latest`."""
+
+    earliest: int
+    latest: int
+    growth: float = math.inf
+    last: int = NEVER
+    """The last round with which it may end: nothing is due after the horizon."""
+
+    def ends_with(self, round: int, growth: float) -> bool:
+        """Return whether the batch ends with this round, or would have ended before."""
+        return self.earliest <= round <= self.last and (round >= self.latest or growth > self.growth)
+
+
+class Windowed(Schedule):
+    """A schedule whose batches end by a `Window`."""
+
+    @abstractmethod
+    def window(self, round: int) -> Window:
+        """Return when the batch ends that is under way after so many rounds."""
+
+    def first_due(self, round: int, growth: Array) -> int | None:
+        earliest, latest, most, last = self.window(round)
+        count, start, end = min(len(growth), last - round), max(0, earliest - round - 1), max(0, latest - round - 1)
+        if start >= count:
+            return None
+        grown = growth[start:count] > most
+        end = min(end, start + int(grown.argmax())) if np.count_nonzero(grown) else end
+        return end if end < count else None
+
+
 def check_counts(schedule: Schedule, *names: str, besides: tuple[None, ...] = ()) -> None:
     """Raise InvalidSchedule unless the named fields are whole numbers of at least 1, or one of `besides`."""
     for name in names:
@@ -173,7 +204,7 @@ MAX_POINTS = 10**5
 """The most batches that a grid may have, because it lists their ends in memory."""
 
 
-class _Grid(Schedule):
+class _Grid(Windowed):
     """Batches that end with rounds known in advance."""
 
     points: tuple[int, ...]
@@ -194,9 +225,8 @@ class _Grid(Schedule):
             points.append(min(max(round(end), points[-1] + 1 if points else 1), self.horizon - (count - b)))
         object.__setattr__(self, "points", tuple(points))
 
-    def first_due(self, round: int, growth: Array) -> int | None:
-        ahead = self._next(round)
-        return ahead - round - 1 if ahead <= round + len(growth) else None
+    def window(self, round: int) -> Window:
+        return Window(self._next(round), self._next(round))
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         return self._next(round) - round
@@ -215,7 +245,7 @@ class _Grid(Schedule):
 
 @named_arguments
 @dataclass(frozen=True)
-class EveryRound(Schedule):
+class EveryRound(Windowed):
     """A new version after every round: sequential NeuralUCB.
 
     Examples
@@ -228,8 +258,8 @@ class EveryRound(Schedule):
     batches: None = None
     horizon: None = None
 
-    def first_due(self, round: int, growth: Array) -> int | None:
-        return 0 if len(growth) else None
+    def window(self, round: int) -> Window:
+        return Window(round + 1, round + 1)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         return 1
@@ -339,7 +369,7 @@ class AtRounds(_Grid):
 
 @named_arguments
 @dataclass(frozen=True)
-class OnDemand(Schedule):
+class OnDemand(Windowed):
     """No update is ever due: the caller calls `update` when it suits, for instance every night.
 
     Parameters
@@ -368,8 +398,8 @@ class OnDemand(Schedule):
     def __post_init__(self) -> None:
         check_counts(self, "batches", "horizon", besides=(None,))
 
-    def first_due(self, round: int, growth: Array) -> int | None:
-        return None
+    def window(self, round: int) -> Window:
+        return Window(NEVER, NEVER)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         return NEVER
@@ -449,7 +479,7 @@ class Paced(Schedule):
 
 
 @dataclass(frozen=True)
-class PacedBatch(Schedule):
+class PacedBatch(Windowed):
     """One batch of `Paced`: it ends once log det has grown, not before round `earliest` and not after `latest`."""
 
     horizon: int
@@ -460,14 +490,8 @@ class PacedBatch(Schedule):
 
     batches = None
 
-    def first_due(self, round: int, growth: Array) -> int | None:
-        count = min(len(growth), max(self.horizon - 1 - round, 0))
-        earliest, latest = max(0, self.earliest - round - 1), max(0, self.latest - round - 1)
-        if earliest >= count:
-            return None
-        grown = growth[earliest:count] > self.growth
-        end = min(latest, earliest + int(grown.argmax())) if np.count_nonzero(grown) else latest
-        return end if end < count else None
+    def window(self, round: int) -> Window:
+        return Window(self.earliest, self.latest, self.growth, self.horizon - 1)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         latest = max(1, self.latest - round)
@@ -495,7 +519,7 @@ class PacedBatch(Schedule):
 
 @named_arguments
 @dataclass(frozen=True)
-class DeterminantTrigger(Schedule):
+class DeterminantTrigger(Windowed):
     """End a batch once log det Z has grown by more than `log_ratio` = log q since the batch began.
 
     Algorithm 1's adaptive scheme, the *rarely switching* rule of Abbasi-Yadkori et al. (2011). The paper
@@ -543,11 +567,8 @@ class DeterminantTrigger(Schedule):
         foreseeable = self.horizon is not None and self.batches is not None and math.isfinite(self.log_ratio)
         return FirstBatch(self) if foreseeable else self
 
-    def first_due(self, round: int, growth: Array) -> int | None:
-        if self.horizon is not None:
-            growth = growth[: max(0, self.horizon - 1 - round)]
-        past = growth > self.log_ratio
-        return int(np.argmax(past)) if past.any() else None
+    def window(self, round: int) -> Window:
+        return Window(0, NEVER, self.log_ratio, NEVER if self.horizon is None else self.horizon - 1)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         # Growth slows down inside a batch, so its mean pace so far gives too few rounds rather than too many.

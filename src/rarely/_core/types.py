@@ -46,7 +46,11 @@ class OfKind(Described):
         return {"kind": type(self).__name__} | super().describe()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+_SCORES = {"means": 0, "bonuses": 1, "probabilities": 2}
+"""Where they lie in the scores of a decision."""
+
+
+@dataclass(frozen=True, eq=False)
 class Decision:
     """One round's decision, or n of them with a leading axis everywhere.
 
@@ -81,6 +85,22 @@ class Decision:
     source: str | NDArray[np.str_] = "model"
     """str, or (n,): what the scores are those of. Of the "model" bonuses are β·ω·√(φᵀZ⁻¹φ); of "returning arms" they
     are bounds from the rewards of each arm alone (`Additions.returning_arms`); of "none" there is no model."""
+
+    @classmethod
+    def of(cls, scores: Array, **others: Any) -> Decision:
+        """Return a decision of these scores, (3, …), of which means, bonuses and probabilities are made when asked for.
+
+        Every decision comes through here: `__init__` takes three times as long.
+        """
+        decision = object.__new__(cls)
+        decision.__dict__.update(others, _scores=scores)
+        return decision
+
+    def __getattr__(self, name: str) -> Array:
+        if name not in _SCORES:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        self.__dict__[name] = self._scores[_SCORES[name]]
+        return cast(Array, self.__dict__[name])
 
     @property
     def arms(self) -> IntArray:

@@ -101,10 +101,8 @@ class Watched:
         """Return the least distance from another choice: between scores, and of a drawn number from an edge."""
         margin = np.inf
         if rule_of(self.policy).draws:
-            bits = getattr(np.random, random["bit_generator"])()
-            bits.state = random
-            edges = np.cumsum(chances, axis=1)[:, :-1]
-            margin = np.abs(edges - np.random.Generator(bits).random(len(chances))[:, None]).min(initial=np.inf)
+            edges, drawn = np.cumsum(chances, axis=1)[:, :-1], random.following(len(chances))
+            margin = np.abs(edges - drawn[:, None]).min(initial=np.inf)
         if not isinstance(self.policy, SAMPLED) and scores.shape[1] > 1:
             ordered = np.sort(np.nan_to_num(scores, nan=-np.inf), axis=1)
             gaps = (ordered[:, -1] - ordered[:, -2]) / np.maximum(np.abs(ordered[:, -1]), 1e-300)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely._core.errors import InvalidInput, is_whole, shown
+from rarely._core.growable_array import address
 from rarely._core.types import Array
 
 Seed = int | np.random.Generator | dict[str, Any] | None
@@ -15,6 +16,9 @@ Seed = int | np.random.Generator | dict[str, Any] | None
 _BITS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 LARGEST_SEED = 2**4096
 """Python writes no whole number of many more digits."""
+DRAWN_AHEAD = 64
+"""Numbers that are drawn at a time, at least."""
+NO_NUMBERS: Array = np.empty(0)
 
 
 class Seeded(NamedTuple):
@@ -24,29 +28,77 @@ class Seeded(NamedTuple):
     setting: Any
 
 
-class UniformStream:
-    """One uniform number per round; `state` is the place in the stream, and the generator is scratch."""
+class RandomPlace:
+    """A place in the stream of a generator: after the first `used` of the `numbers` that follow a saved state.
 
-    def __init__(self, generator: np.random.Generator, state: Any) -> None:
-        self._generator, self.state, self._peeked = generator, state, 0
+    Reading and setting the state of a generator takes longer than a decision, so some numbers are drawn ahead.
+
+    >>> start = np.random.default_rng(0).bit_generator.state
+    >>> place = RandomPlace(start).ahead(np.random.default_rng(), 2)
+    >>> place.numbers[place.used], place.after(1) == RandomPlace(start), place.after(1).state == place.after(1).state
+    (0.6369616873214543, False, True)
+    """
+
+    __slots__ = ("_start", "address", "numbers", "used")
+
+    def __init__(self, start: Any, numbers: Array = NO_NUMBERS, used: int = 0, address: int = 0) -> None:
+        self._start, self.numbers, self.used, self.address = start, numbers, used, address
+
+    def __reduce__(self) -> Any:
+        return RandomPlace, (self.state,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RandomPlace) and bool(self.state == other.state)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def state(self) -> Any:
+        """The state of the generator at this place."""
+        if not self.used:
+            return self._start
+        generator = generator_from(self._start)
+        generator.random(self.used)  # one word of the stream each, or two
+        return generator.bit_generator.state
+
+    def following(self, count: int) -> Array:
+        """Return the next numbers."""
+        return generator_from(self.state).random(count)
+
+    def ahead(self, generator: np.random.Generator, count: int) -> RandomPlace:
+        """Return the same place with that many numbers known; `generator` is scratch."""
+        if self.used + count <= len(self.numbers):
+            return self
+        start = generator.bit_generator.state = self.state
+        numbers = generator.random(max(count, DRAWN_AHEAD))
+        return RandomPlace(start, numbers, 0, address(numbers))
+
+    def after(self, count: int) -> RandomPlace:
+        """Return the place after that many of the known numbers."""
+        return RandomPlace(self._start, self.numbers, self.used + count, self.address)
+
+
+class UniformStream:
+    """One uniform number per round; `place` is that in the stream, and the generator is scratch."""
+
+    def __init__(self, generator: np.random.Generator, place: RandomPlace) -> None:
+        self._generator, self.place = generator, place
 
     def peek(self, count: int) -> Array:
         """Return the numbers of the next rounds."""
-        self._generator.bit_generator.state, self._peeked = self.state, count
-        return self._generator.random(count)
+        place = self.place = self.place.ahead(self._generator, count)
+        return place.numbers[place.used : place.used + count]
 
     def keep(self, count: int) -> None:
         """Count that many of those peeked at as used."""
-        if count != self._peeked:
-            self.peek(count)
-        self.state = self._generator.bit_generator.state
+        self.place = self.place.after(count)
 
 
 class GivenNumbers(UniformStream):
     """The same of numbers that are known beforehand; the place in the policy's own stream stays as it is."""
 
-    def __init__(self, numbers: Array, state: Any) -> None:
-        self.numbers, self.state = numbers, state
+    def __init__(self, numbers: Array, place: RandomPlace) -> None:
+        self.numbers, self.place = numbers, place
 
     def peek(self, count: int) -> Array:
         return self.numbers[:count]

@@ -195,16 +195,16 @@ class GrowingCholesky:
 
     @classmethod
     def from_inverse(cls, inverse: Array) -> GrowingCholesky:
-        """Return the factor of one panel whose inverse, (n, PANEL) with n ≤ PANEL, this is."""
-        factor = cls()
-        factor._panels = linalg.Panels((inverse[:, :0],), (inverse,))
-        factor._size, factor._tail = len(inverse), Tail(len(inverse))
+        """Return the factor of one panel whose inverse, (n, n) with n ≤ PANEL, this is."""
+        factor, size = cls(), len(inverse)
+        factor._panel(0, 0, size)[1][:, :size] = inverse
+        factor._size, factor._tail = size, Tail(size)
         return factor
 
     @property
     def inverse(self) -> Array:
-        """The inverse of a factor of one panel, (n, PANEL)."""
-        return self._panels.inverse[0][: self._size]
+        """The inverse of a factor of one panel, (n, n)."""
+        return self._panels.inverse[0][: self._size, : self._size]
 
     def __len__(self) -> int:
         return self._size

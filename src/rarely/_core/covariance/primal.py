@@ -71,13 +71,24 @@ class Primal(Covariance):
     _matrix: Array
     _running: GrowingCholesky
     _frozen: GrowingCholesky
+    advanced_to: Array | None = None
+    """The inverse of the factor of the running Z, and Z, (2, p, p), as a compiled step left them, until they are read
+    otherwise; no round is pending then."""
 
     def __getattr__(self, name: str) -> Any:
-        """Make Z_1 = λI and its factor when first asked for: a form that takes over a saved state never asks."""
+        """Make Z and its factors when first asked for: λI, unless the running one has advanced."""
         if name not in ("_matrix", "_running", "_frozen"):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-        self._matrix = self.ridge * np.eye(self.parameters)
-        self._running = self._frozen = GrowingCholesky.of(self._matrix)[0]
+        ahead = self.advanced_to
+        if name in self.__dict__:  # another thread has asked meanwhile
+            return self.__dict__[name]
+        if name == "_frozen" or ahead is None:
+            matrix = self.ridge * np.eye(self.parameters)
+            self._frozen = GrowingCholesky.of(matrix)[0]
+            if ahead is None and "_running" not in self.__dict__:
+                self._matrix, self._running = matrix, self._frozen
+        else:
+            self._matrix, self._running, self.advanced_to = ahead[1], GrowingCholesky.from_inverse(ahead[0]), None
         return self.__dict__[name]
 
     def _clear_pending(self) -> None:
@@ -179,15 +190,22 @@ class Primal(Covariance):
         if len(self._pending) + count > self.parameters:
             self._absorb()
 
-    def factors_in_use(self) -> tuple[GrowingCholesky, GrowingCholesky, Array]:
-        """Return the factors of the running Z and of the frozen one, and the running Z, no round pending."""
-        self._absorb()
-        return self._running, self._frozen, self._matrix
+    def settled(self) -> tuple[Self, Array, Array]:
+        """Return the same Z without pending rounds, the inverse of the factor of the running one, and that one."""
+        other = self.fork()
+        other._absorb()
+        return other, other._running.inverse, other._matrix
 
-    def advance(self, inverse: Array, matrix: Array, rounds: int, log_det: float) -> None:
-        """Become what the running Z is some rounds later, by the inverse of its factor, at most 128 rows."""
-        self._running, self._matrix = GrowingCholesky.from_inverse(inverse), matrix
-        self.rounds, self.log_det = self.rounds + rounds, log_det
+    def frozen_factor(self) -> GrowingCholesky:
+        """Return the factor of the frozen Z."""
+        return self._frozen
+
+    def advanced(self, rounds: int, log_det: float, inverse_and_matrix: Array) -> Self:
+        """Return Z so many rounds later, none pending, by the inverse of its factor and itself, (2, p, p)."""
+        other = changed(self, rounds=self.rounds + rounds, log_det=log_det, advanced_to=inverse_and_matrix)
+        for name in ("_running", "_matrix"):
+            other.__dict__.pop(name, None)
+        return other
 
     def _append_accepted(self) -> None:
         if not self._accepted:

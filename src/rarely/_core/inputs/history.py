@@ -37,7 +37,7 @@ from rarely._core.errors import (
     WrongDecision,
     shown,
 )
-from rarely._core.growable_array import all_finite, all_true, appended, changed, shallow
+from rarely._core.growable_array import all_finite, all_true, appended, changed, shallow, with_space
 from rarely._core.inputs.forgetting import Forgetting, forgetting_from
 from rarely._core.reading import read_real, read_whole
 from rarely._core.saving.fields import LARGEST_COUNT, Fields
@@ -405,10 +405,36 @@ class History:
 
     def with_rounds(self, contexts: Array, arms: IntArray, version: int, assessments: Array, life: str) -> History:
         """Return the history with these decisions; `assessments` is (n, 3): propensity, mean, bonus."""
+        other = self.after_rounds(0, life)
+        other._append(contexts, arms, version, assessments)
+        return other
+
+    def with_room(self, rounds: int) -> History:
+        """Return the same history, behind whose rows there is room for those of so many rounds, see `tables`."""
+        length = self._length
+        if length + rounds <= len(self._contexts):
+            return self
+        other = shallow(self)
+        tables = (self._contexts, self._known, self._numbers)
+        other._contexts, other._known, other._numbers = (with_space(table, length, rounds) for table in tables)
+        return other
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another round."""
+        return self._length == len(self._contexts)
+
+    @property
+    def tables(self) -> tuple[Array, Array, IntArray]:
+        """Contexts, (probability, mean, bonus) and (arm, version, 0), with room behind the rows so far."""
+        return self._contexts, self._known, self._numbers
+
+    def after_rounds(self, rounds: int, life: str) -> History:
+        """Return the history with so many more rounds, which lie in the tables already."""
         other = shallow(self)
         if not self._lives or self._lives[-1][1] != life:
             other._lives = (*self._lives, (self.total, life))
-        other._append(contexts, arms, version, assessments)
+        other._length, other.total = self._length + rounds, self.total + rounds
         return other
 
     def with_sample(self, rounds: int, rows: IntArray, columns: tuple[Array, ...], dropped: Iterable[Array]) -> History:

@@ -53,11 +53,13 @@ class StepTask(ctypes.Structure):
     """`struct rarely_step_task`."""
 
     _fields_ = (
-        *((name, _SIZE) for name in ("rounds", "arms", "dim", "parameters", "rule", "disjoint")),
-        *((name, _REAL) for name in ("epsilon", "per_deviation", "ridge", "reward_spread", "log_det")),
-        *((name, _ADDRESS) for name in ("center", "spread", "theta", "scoring", "factor", "matrix", "next_factor")),
-        *((name, _ADDRESS) for name in ("next_matrix", "rows", "present", "uniforms", "shares", "normal", "scores")),
-        *((name, _ADDRESS) for name in ("known", "chosen", "log_dets", "sums", "picked", "held_out")),
+        *((name, _SIZE) for name in ("rounds", "arms", "dim", "parameters", "rule", "advances", "disjoint", "offered")),
+        *((name, _SIZE) for name in ("version", "row", "arm")),
+        *((name, _REAL) for name in ("epsilon", "per_deviation", "ridge", "reward_spread", "log_det", "unexplored")),
+        *((name, _REAL) for name in ("picked", "least_known")),
+        *((name, _ADDRESS) for name in ("center", "spread", "theta", "scoring", "factor", "matrix", "rows", "gains")),
+        *((name, _ADDRESS) for name in ("costs", "present", "uniforms", "shares", "normal", "given", "scores")),
+        *((name, _ADDRESS) for name in ("log_dets", "held_out", "chosen", "known", "numbers")),
     )
 
 

@@ -53,32 +53,38 @@ struct rarely_solve_task {
 };
 
 /* Consecutive rounds of a linear policy, of at most 128 parameters, or of one without a model: see `steps.c`. Rounds have
- * `arms` arms each, of which those in `present` are there; `rows` holds the contexts of these alone. */
+ * `arms` arms each, of which those in `present` are there; `rows`, `gains` and `costs` have numbers of these alone. What
+ * is marked "in place" is changed also where the call fails. */
 struct rarely_step_task {
     ptrdiff_t rounds, arms, dim;
     ptrdiff_t parameters; /* p: dim, or dim + 1 where a constant is appended; 0 without a model */
     ptrdiff_t rule;       /* one of `enum rule` */
-    ptrdiff_t disjoint;   /* in and out: whether no column is other than 0 for two arms of a round */
+    ptrdiff_t advances;   /* whether Z takes in the chosen rounds */
+    ptrdiff_t disjoint;   /* in place: whether no column is other than 0 for two arms of a round */
+    ptrdiff_t offered;    /* in place: arms so far */
+    ptrdiff_t version, row; /* of the policy, and the row of the history that the first round gets */
+    ptrdiff_t arm;        /* out: that of the last round */
     double epsilon;       /* of a mixture */
     double per_deviation, ridge, reward_spread;
-    double log_det;       /* in and out: that of the running Z */
+    double log_det;       /* in place: that of the running Z */
+    double unexplored, picked, least_known; /* in place: the sums of `ArmStats` */
     const double *center, *spread; /* (dim,); NULL where contexts stay as they come */
     const double *theta;           /* (p,) */
-    const double *scoring;         /* W of the Z that bonuses come from, (p, 128); NULL for the running one */
-    const double *factor, *matrix; /* W and Z before the first round, (p, 128) and (p, p) */
-    double *next_factor, *next_matrix; /* the same after the last */
+    const double *scoring;         /* W of the Z that bonuses come from, (p, p); NULL for the running one */
+    double *factor, *matrix;       /* W and Z, (p, p), in place */
     const double *rows;            /* (the arms there are, dim) */
+    const double *gains, *costs;   /* (the arms there are,): a round's score is gain·mean + |gain|·bonus − cost; or NULL */
     const unsigned char *present;  /* (rounds, arms); NULL where all are */
     const double *uniforms;        /* (rounds,); NULL where the most probable arm is chosen */
     const double *shares;          /* (rounds,): what a mixture gives each arm; NULL without one */
     const double *normal;          /* tables of the normal distribution, see gaussian_kernels.h */
+    const ptrdiff_t *given;        /* (rounds,): the arms, where the rule is to choose these */
     double *scores;                /* out: (3, rounds, arms): means, bonuses, probabilities */
-    double *known;                 /* (rounds, 3): probability, mean and bonus of the chosen arm */
-    double *chosen;                /* (rounds, dim) */
     double *log_dets;              /* (rounds,) */
-    double *sums;                  /* (4,), in too: see `enum sum` */
-    ptrdiff_t *picked;             /* (rounds,): the arms; in too, where they are given */
     unsigned char *held_out;       /* (rounds,) */
+    double *chosen;                /* the tables of the history, from row 0 on: contexts, (·, dim); */
+    double *known;                 /* probability, mean and bonus of the chosen arm; */
+    ptrdiff_t *numbers;            /* arm, version and 0 */
 };
 
 /* These return 0, or 1 where there was no memory; rarely_step one of `enum trouble`. */

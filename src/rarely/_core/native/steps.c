@@ -17,7 +17,7 @@
 #include "rarely_native.h"
 
 #define PRECISION f64
-#define PITCH 128      /* of W, as a panel of the growing factor has it; also the most parameters */
+#define MOST 128       /* parameters */
 #define LANES 16       /* arms of a tile */
 #define TIE 1e-9       /* the next numbers are those of choice/rules.py */
 #define ROUNDED (16 * 0x1p-52)
@@ -26,9 +26,6 @@
 
 enum rule { UPPER, UPPER_SHARED, THOMPSON, THOMPSON_SHARED, UNIFORM, GIVEN };
 enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES };
-
-/* Over the arms offered since the last update, as `ArmStats` has them. */
-enum sum { UNEXPLORED, CHOSEN, LEAST_KNOWN, OFFERED };
 
 static int all_finite(const double *numbers, ptrdiff_t count) {
     int finite = 1;
@@ -84,7 +81,7 @@ static int chances_of(const struct rarely_step_task *task, ptrdiff_t round, ptrd
         for (ptrdiff_t k = 0; k < count; k++) chances[k] = 1.0 / count;
     } else if (task->rule == GIVEN) {
         ptrdiff_t given = 0;
-        for (ptrdiff_t k = 0; k < task->picked[round]; k++)
+        for (ptrdiff_t k = 0; k < task->given[round]; k++)
             given += !task->present || task->present[round * task->arms + k];
         for (ptrdiff_t k = 0; k < count; k++) chances[k] = k == given;
     } else {

@@ -27,7 +27,7 @@ INLINE void NAME(tile_variances)(const int width, const double *restrict w, ptrd
             UNROLL for (int c = 0; c < width; c++) sums[r][c] = zero;
         for (ptrdiff_t j = 0; j < i + ROWS; j++)
             UNROLL for (int r = 0; r < ROWS; r++)
-                UNROLL for (int c = 0; c < width; c++) sums[r][c] += w[(i + r) * PITCH + j] * x[j * VECTORS + c];
+                UNROLL for (int c = 0; c < width; c++) sums[r][c] += w[(i + r) * order + j] * x[j * VECTORS + c];
         UNROLL for (int r = 0; r < ROWS; r++)
             UNROLL for (int c = 0; c < width; c++) v[c] += sums[r][c] * sums[r][c];
     }
@@ -35,17 +35,18 @@ INLINE void NAME(tile_variances)(const int width, const double *restrict w, ptrd
         vec sums[VECTORS];
         UNROLL for (int c = 0; c < width; c++) sums[c] = zero;
         for (ptrdiff_t j = 0; j <= i; j++)
-            UNROLL for (int c = 0; c < width; c++) sums[c] += w[i * PITCH + j] * x[j * VECTORS + c];
+            UNROLL for (int c = 0; c < width; c++) sums[c] += w[i * order + j] * x[j * VECTORS + c];
         UNROLL for (int c = 0; c < width; c++) v[c] += sums[c] * sums[c];
     }
 }
 
-/* Means, and variances in the place of bonuses, of a round's arms; `sums` grows by what they leave unexplored. */
-static int NAME(assess)(struct rarely_step_task *task, const double *rows, ptrdiff_t count, const double *w,
-                        double *means, double *variances, double *sums) {
-    vec x[PITCH * VECTORS], mean[VECTORS], prior[VECTORS], v[VECTORS];
-    unsigned char used[PITCH] = {0};
+/* Means and variances of a round's arms; what they leave unexplored is added up. */
+static int NAME(assess)(struct rarely_step_task *task, const double *rows, ptrdiff_t count, double *means,
+                        double *variances) {
+    vec x[MOST * VECTORS], mean[VECTORS], prior[VECTORS], v[VECTORS];
+    unsigned char used[MOST] = {0};
     const ptrdiff_t p = task->parameters;
+    const double *w = task->scoring ? task->scoring : task->factor;
     for (ptrdiff_t start = 0; start < count; start += LANES) {
         const ptrdiff_t here = count - start < LANES ? count - start : LANES;
         const double *m = (const double *)mean, *f = (const double *)prior, *s = (const double *)v;
@@ -65,7 +66,7 @@ static int NAME(assess)(struct rarely_step_task *task, const double *rows, ptrdi
             const double before = f[l] / task->ridge;
             if (!isfinite(before)) return LARGE_FEATURES;
             means[start + l] = m[l], variances[start + l] = s[l];
-            sums[UNEXPLORED] += s[l] / (before > TINY_VARIANCE ? before : TINY_VARIANCE);
+            task->unexplored += s[l] / (before > TINY_VARIANCE ? before : TINY_VARIANCE);
         }
         for (ptrdiff_t l = 0; l < here && task->disjoint; l++)
             for (ptrdiff_t j = 0; j < task->dim && task->disjoint; j++)
@@ -80,16 +81,16 @@ static int NAME(assess)(struct rarely_step_task *task, const double *rows, ptrdi
 /* Z takes in the chosen context: its inverse factor, its matrix and log det. */
 static void NAME(absorb)(struct rarely_step_task *task, const double *row) {
     const ptrdiff_t p = task->parameters;
-    double x[PITCH], a[PITCH], sums[PITCH] = {0}, *w = task->next_factor, before = 1, root = 1;
+    double x[MOST], a[MOST], sums[MOST] = {0}, *w = task->factor, before = 1, root = 1;
     for (ptrdiff_t j = 0; j < task->dim; j++)
         x[j] = task->center ? (row[j] - task->center[j]) / task->spread[j] : row[j];
     if (p > task->dim) x[task->dim] = 1;
     for (ptrdiff_t i = 0; i < p; i++) {
         a[i] = 0;
-        for (ptrdiff_t j = 0; j <= i; j++) a[i] += w[i * PITCH + j] * x[j];
+        for (ptrdiff_t j = 0; j <= i; j++) a[i] += w[i * p + j] * x[j];
     }
     for (ptrdiff_t i = 0; i < p; i++) {
-        double *restrict here = w + i * PITCH, *restrict matrix = task->next_matrix + i * p;
+        double *restrict here = w + i * p, *restrict matrix = task->matrix + i * p;
         const double after = before + a[i] * a[i], next = sqrt(after);
         const double shrink = root / next, step = a[i] / (next * root), weight = a[i];
         for (ptrdiff_t j = 0; j <= i; j++) {
@@ -103,70 +104,68 @@ static void NAME(absorb)(struct rarely_step_task *task, const double *row) {
     task->log_det += log1p(before - 1);
 }
 
-/* One round; `rows` are those of its `count` arms. */
-static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, const double *rows, ptrdiff_t count, double *work) {
-    const ptrdiff_t arms = task->arms, all = task->rounds * arms;
-    double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all, *known = task->known + 3 * t;
-    const double *w = task->scoring ? task->scoring : task->next_factor;
-    double least = 0, zero = 0;
-    int trouble;
-    if (task->parameters) {
-        trouble = NAME(assess)(task, rows, count, w, means, work, task->sums);
-        if (trouble) return trouble;
-        for (ptrdiff_t k = 0; k < count; k++) {
-            bonuses[k] = task->per_deviation * sqrt(work[k]);
-            zero += (means[k] + bonuses[k]) * 0;
-            if (work[k] > least) least = work[k];
-        }
-        if (zero != 0) return LARGE_BONUSES;
-    } else {
-        if (!all_finite(rows, count * task->dim)) return WRONG_CONTEXTS;
-        for (ptrdiff_t k = 0; k < count; k++) means[k] = bonuses[k] = work[k] = 0;
-    }
-    trouble = chances_of(task, t, count, means, bonuses, chances, work + arms);
+/* One round, whose `count` arms begin at `first` of those there are; `work` has room for 5·count + 1 numbers. */
+static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t first, ptrdiff_t count, double *work) {
+    const ptrdiff_t arms = task->arms, dim = task->dim, all = task->rounds * arms;
+    const double *rows = task->rows + first * dim, share = task->shares ? task->shares[t] : 0;
+    double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all;
+    double *values = work + count, *reaches = values + count, *known = task->known + 3 * (task->row + t);
+    double *chosen = task->chosen + (task->row + t) * dim, least = 0, zero = 0;
+    int trouble = FINE;
+    if (task->parameters) trouble = NAME(assess)(task, rows, count, means, work);
+    else if (!all_finite(rows, count * dim)) trouble = WRONG_CONTEXTS;
     if (trouble) return trouble;
-    const double share = task->shares ? task->shares[t] : 0;
+    for (ptrdiff_t k = 0; k < count; k++) {
+        const double gain = task->gains ? task->gains[first + k] : 1, cost = task->costs ? task->costs[first + k] : 0;
+        if (!task->parameters) means[k] = work[k] = 0;
+        bonuses[k] = task->per_deviation * sqrt(work[k]);
+        values[k] = gain * means[k] - cost, reaches[k] = fabs(gain) * bonuses[k];
+        zero += (means[k] + bonuses[k]) * 0 + (values[k] + reaches[k]) * 0;
+        if (work[k] > least) least = work[k];
+    }
+    if (zero != 0) return LARGE_BONUSES;
+    trouble = chances_of(task, t, count, values, reaches, chances, reaches + count);
+    if (trouble) return trouble;
     const ptrdiff_t arm = drawn(chances, count, task->uniforms ? task->uniforms + t : NULL, share, task->held_out + t);
-    const double *row = rows + arm * task->dim, chosen = work[arm];
-    for (ptrdiff_t j = 0; j < task->dim; j++) task->chosen[t * task->dim + j] = row[j] + 0.0;
-    known[0] = chances[arm], known[1] = means[arm], known[2] = bonuses[arm];
-    if (task->parameters) {
-        task->sums[CHOSEN] += log(chosen > TINY_VARIANCE ? chosen : TINY_VARIANCE);
-        task->sums[LEAST_KNOWN] += log(least > TINY_VARIANCE ? least : TINY_VARIANCE);
-        task->sums[OFFERED] += count;
-        NAME(absorb)(task, task->chosen + t * task->dim);
+    if (task->advances) {
+        for (ptrdiff_t j = 0; j < dim; j++) chosen[j] = rows[arm * dim + j];
+        known[0] = chances[arm], known[1] = means[arm], known[2] = bonuses[arm];
+    }
+    if (task->advances && task->parameters) {
+        task->picked += log(work[arm] > TINY_VARIANCE ? work[arm] : TINY_VARIANCE);
+        task->least_known += log(least > TINY_VARIANCE ? least : TINY_VARIANCE);
+        task->offered += count;
+        NAME(absorb)(task, chosen);
     }
     task->log_dets[t] = task->log_det;
-    ptrdiff_t place = arm;
+    task->arm = arm;
     if (task->present) {
         const unsigned char *present = task->present + t * arms;
-        place = -1;
-        for (ptrdiff_t left = arm; left >= 0; left -= present[place]) place++;
+        task->arm = -1;
+        for (ptrdiff_t left = arm; left >= 0; left -= present[task->arm]) task->arm++;
         spread_out(means, present, arms, count, NAN);
         spread_out(bonuses, present, arms, count, NAN);
         spread_out(chances, present, arms, count, 0);
     }
-    task->picked[t] = place;
+    if (task->advances) {
+        ptrdiff_t *numbers = task->numbers + 3 * (task->row + t);
+        numbers[0] = task->arm, numbers[1] = task->version, numbers[2] = 0;
+    }
     return FINE;
 }
 
 static int NAME(step)(struct rarely_step_task *task) {
-    const double *rows = task->rows;
-    const ptrdiff_t p = task->parameters;
-    double *work = malloc((2 * task->arms + 1) * sizeof *work);
+    double *work = malloc((5 * task->arms + 1) * sizeof *work);
     int trouble = work ? FINE : NO_MEMORY;
-    if (p) {
-        memcpy(task->next_factor, task->factor, p * PITCH * sizeof *task->factor);
-        memcpy(task->next_matrix, task->matrix, p * p * sizeof *task->matrix);
-    }
+    ptrdiff_t first = 0;
     for (ptrdiff_t t = 0; t < task->rounds && !trouble; t++) {
         ptrdiff_t count = task->arms;
         if (task->present) {
             count = 0;
             for (ptrdiff_t k = 0; k < task->arms; k++) count += task->present[t * task->arms + k];
         }
-        trouble = count ? NAME(play)(task, t, rows, count, work) : WRONG_CONTEXTS;
-        rows += count * task->dim;
+        trouble = count ? NAME(play)(task, t, first, count, work) : WRONG_CONTEXTS;
+        first += count;
     }
     free(work);
     return trouble;

@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 
 from rarely._core.choice.gaussian_argmax import LARGE_BONUSES, tables
-from rarely._core.choice.random_stream import UniformStream
+from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.choice.rules import MixedRule, lot_share
 from rarely._core.covariance import Covariance, CovarianceFactory
 from rarely._core.covariance.cholesky import PANEL
 from rarely._core.covariance.primal import Primal
 from rarely._core.errors import InvalidContexts, InvalidInput
+from rarely._core.growable_array import address, changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
+from rarely._core.inputs.history import History
 from rarely._core.native import in_use, library
-from rarely._core.native.linalg import NO_MEMORY, address
+from rarely._core.native.linalg import NO_MEMORY
 from rarely._core.native.loader import StepTask
-from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, MODEL, NO_MODEL, Chosen, conclude
+from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, MODEL, NO_MODEL
 from rarely._core.policies.state import ArmStats, PolicyState, Version
 from rarely._core.types import Array, Decision
 
@@ -36,9 +38,9 @@ RULES = {"upper": 0, "thompson": 2, "uniform": 4, "given": 5}
 TROUBLE = {2: LARGE_FEATURES, 3: LARGE_VARIANCES}
 """What to say of `enum trouble`."""
 MEMORY, BONUSES = 4, 5
-KINDS = {"picked": np.int64, "present": np.bool_, "held_out": np.bool_}
+KINDS = {"given": np.int64, "present": np.bool_, "held_out": np.bool_}
 """The numbers of arrays that do not hold float64."""
-RUNNING = (("factor", "next_factor"), ("matrix", "next_matrix"))
+FLOATS = np.dtype(np.float64)
 
 
 @cache
@@ -52,31 +54,42 @@ class CompiledStep:
     """The room in which the rounds of one policy are decided: arrays whose addresses C knows, used again and again.
 
     It is scratch, as a policy's generator is: what a version consists of is copied in when the version changes, and
-    what lives longer than a call is copied out. A call that raises or is interrupted, at any line, may leave it half
-    changed: then the next one begins with an empty room.
+    what lives longer than a call is copied out, or written by C behind the rows of the history. A call that raises or
+    is interrupted, at any line, may leave it half changed: then the next one begins with an empty room.
     """
 
     def __init__(self) -> None:
         self._in_use = False
         """Whether a call has begun and not ended."""
         self._task: Any = None
+        self._step: Any = None
+        self._room: dict[str, Any] = {}
+        self._place: dict[str, int] = {}
         self._ready: Version | None = None
         """The version whose learner, rule and radius lie in the room."""
         self._possible = False
-        self._sizes: tuple[int, int] = (0, 0)
-        self._shape: tuple[int, int, int] = (0, 0, 0)
-        self._room: dict[str, Any] = {}
-        self._place: dict[str, int] = {}
-        self._running: Any = None
-        """The factor of the running Z that lies in the room, and of the frozen one."""
+        self._parameters = -1
+        self._shape: tuple[int, int, int] | None = None
+        self._tables: Any = None
+        """The contexts of the history into which C writes."""
+        self._covariance: Any = None
+        """Z before the rounds that were played last."""
+        self._factor: Any = None
+        """The factors of the running Z that lies in the room, and of the frozen one."""
         self._frozen: Any = None
+        self._current: Version | None = None
+        """What the last round left: if the state still has both, and its shape comes again, nothing is left to do."""
+        self._stats: ArmStats | None = None
+        self._one: tuple[int, int] | None = None
+        self._mixed = self._draws = False
+        self._source = NO_MODEL
 
-    def fits(self, state: PolicyState, rounds: RoundContexts, factory: CovarianceFactory) -> bool:
-        """Return whether these rounds can be decided here; get ready for the version in use."""
+    def fits(self, state: PolicyState, arms: int, factory: CovarianceFactory) -> bool:
+        """Return whether rounds of that many arms can be decided here; get ready for the version in use."""
         if self._in_use:
             self.__init__()  # type: ignore[misc]
         self._in_use = True
-        now, ready, arms = state.current, self._ready, rounds.present.shape[1]
+        now, ready = state.current, self._ready
         if (
             ready is None
             or now.learner is not ready.learner
@@ -94,22 +107,26 @@ class CompiledStep:
     def _get_ready(self, current: Version) -> bool:
         """Copy what stays the same within a version; return whether the version can be decided here at all."""
         learner, covariance, rule = current.learner, current.covariance, current.rule
+        self._mixed, self._draws = isinstance(rule, MixedRule), rule.draws
         own = rule.rule if isinstance(rule, MixedRule) else rule
         linear = learner.linear_form if type(covariance) is Primal and covariance.parameters <= PANEL else None
         if not own.compiled or current.override is not None or current.unit != 1 or (learner.predicts and not linear):
             return False
         task = self._task = self._task or StepTask(normal=_tables()[1])
+        self._step = library().rarely_step
         shared = own.draws if own.compiled == "upper" else not getattr(own, "lowest", True)
         task.rule, task.dim, task.parameters = RULES[own.compiled] + shared, learner.dim, 0
         task.epsilon = rule.mixture.epsilon if isinstance(rule, MixedRule) else 0.0
         task.per_deviation, task.reward_spread, task.ridge = current.radius, learner.reward_spread, covariance.ridge
+        self._source = MODEL if learner.predicts else NO_MODEL
         if linear is not None and isinstance(covariance, Primal):
             (scale, theta), d, p = linear, learner.dim, covariance.parameters
-            if self._sizes != (d, p):
+            if self._parameters != p:
                 vectors = (("center", (d,)), ("spread", (d,)), ("theta", (p,)))
-                panels = [(name, (p, PANEL)) for name in ("scoring", "factor", "next_factor")]
-                self._lay_out([*vectors, *panels, ("matrix", (p, p)), ("next_matrix", (p, p))])
-                self._sizes, self._running, self._frozen = (d, p), None, None
+                self._lay_out([*vectors, ("scoring", (p, p)), ("running", (2, p, p))])
+                begin = self._place["running"]
+                self._parameters, task.factor, task.matrix = p, begin, begin + 8 * p * p
+                self._factor = self._frozen = None
             room, task.parameters = self._room, p
             room["center"][:], room["spread"][:], room["theta"][:] = scale.center, scale.spread, theta
             task.center = self._place["center"] if scale.changes else None
@@ -128,6 +145,48 @@ class CompiledStep:
             setattr(self._task, name, begin + start)
             start += -(-size // 8) * 8
 
+    def decide_again(
+        self, state: PolicyState, contexts: Any, generator: np.random.Generator, life: str
+    ) -> tuple[PolicyState, Decision] | None:
+        """Decide one round of all arms that comes as the last one did, for which the room is ready; else None.
+
+        It does what `decide` does, with nothing around it: most rounds of a life are decided here.
+        """
+        current, stats, history = state.current, state.arm_stats, state.history
+        if self._in_use or current is not self._current or stats is not self._stats or type(contexts) is not np.ndarray:
+            return None
+        if contexts.shape != self._one or contexts.dtype is not FLOATS or state.reader.arms != contexts.shape[0]:
+            return None
+        self._in_use, task, place, self._covariance = True, self._task, state.random, current.covariance
+        if history.full or history.tables[0] is not self._tables:
+            history = self._bind(history, 1)
+        np.add(contexts, 0.0, out=self._room["rows"][0])  # −0 becomes 0: equal contexts are the same bytes
+        if self._draws:
+            place = place.ahead(generator, 1)
+            task.uniforms, place = place.address + 8 * place.used, place.after(1)
+        task.row = len(history)
+        if trouble := self._step(task):
+            _explain(trouble, RoundContexts(contexts[None], np.ones((1, len(contexts)), np.bool_), 1, True), 0, 1)
+        current, stats = self._accepted(current, stats, 1)
+        history = history.after_rounds(1, life)
+        clock = state.clock.after_round(history.rounds, task.log_det)
+        after = changed(state, current=current, clock=clock, history=history, random=place, arm_stats=stats)
+        decision = self._decision(self._room["scores"][:, 0].copy(), after, life)
+        self._in_use = False
+        return after, decision
+
+    def _decision(self, scores: Array, after: PolicyState, life: str) -> Decision:
+        """Return the decision of the last round alone."""
+        return Decision.of(
+            scores,
+            arm=self._task.arm,
+            version=after.clock.version,
+            round=after.history.rounds,
+            life=life,
+            held_out=bool(self._room["held_out"][0]) if self._mixed and self._draws else None,
+            source=self._source,
+        )
+
     def decide(
         self,
         state: PolicyState,
@@ -139,140 +198,153 @@ class CompiledStep:
         until_due: bool,
     ) -> tuple[PolicyState, Decision]:
         """Return what `select.decide` returns."""
-        current, clock, stats, round = state.current, state.clock, state.arm_stats, state.history.rounds
-        covariance, total, (_, arms) = current.covariance.fork(), len(rounds), rounds.present.shape
-        draws = UniformStream(generator, state.random) if current.rule.draws else None
-        most, start, done = max(1, AT_ONCE // (arms * self._task.dim)), 0, list[Chosen]()
+        current, clock, stats, history, place = (
+            *(state.current, state.clock, state.arm_stats, state.history, state.random),
+        )
+        total, (_, arms), version, begin = len(rounds), rounds.present.shape, clock.version, history.rounds
+        self._one, self._task.version = None, version
+        most, start, parts, lots = max(1, AT_ONCE // (arms * self._task.dim)), 0, list[Array](), list[Array]()
         while start < total:
-            count = min(total - start, most)
+            count, log_det = min(total - start, most), current.covariance.log_det
             if until_due:
-                count = min(count, clock.lookahead(round, covariance.log_det))
-            end = clock.first_due(round, self._play(current, covariance, stats, rounds, start, count, draws))
+                count = min(count, clock.lookahead(history.rounds, log_det))
+            if self._draws:
+                place = place.ahead(generator, count)
+            history = self._bind(history, count)
+            end = clock.first_due(history.rounds, self._play(current, stats, history, rounds, start, count, place))
             if end is not None:
                 clock = clock.ended()
                 if until_due and end + 1 < count:
                     count = end + 1
-                    self._play(current, covariance, stats, rounds, start, count, draws)
-            if draws is not None:
-                draws.keep(count)
-            stats = self._accept(covariance, stats, count)
-            start, round = start + count, round + count
-            done.append(self._chosen(current, draws, alone=start == total and not done))
+                    self._factor = None  # which the rounds too many have changed
+                    self._play(current, stats, history, rounds, start, count, place)
+            current, stats = self._accepted(current, stats, count)
+            history, start = history.after_rounds(count, life), start + count
+            place = place.after(count) if self._draws else place
+            parts.append(self._room["scores"].copy())
+            lots.append(self._room["held_out"].copy())
             if end is not None and until_due:
                 break
-        concluded = conclude(
-            state,
-            current.with_covariance(covariance),
-            clock,
-            stats,
-            state.random if draws is None else draws.state,
-            reader,
-            max(arms, state.most_arms),
-            done,
-            life,
-            single=rounds.single,
-        )
+        most_arms = max(arms, state.most_arms)
+        after = changed(state, current=current, clock=clock, history=history, random=place, reader=reader)
+        after.__dict__.update(arm_stats=stats, most_arms=most_arms)
+        if rounds.single:
+            decision = self._decision(parts[0][:, 0], after, life)
+            self._one = (arms, self._task.dim) if rounds.whole else None
+        else:
+            decision = Decision.of(
+                parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1),
+                arm=history.arms[-start:].copy(),
+                version=np.full(start, version),
+                round=np.arange(begin + 1, begin + start + 1),
+                life=life,
+                held_out=np.concatenate(lots) if self._mixed and self._draws else None,
+                source=np.broadcast_to(np.array(self._source), (start,)),
+            )
         self._in_use = False
-        return concluded
+        return after, decision
 
     def scores(self, state: PolicyState, rounds: RoundContexts) -> Array:
         """Return mean, bonus and probability of every arm under the Z in use, (3, n, K)."""
-        current, parts, (_, arms) = state.current, [], rounds.present.shape
-        covariance, most = current.covariance.fork(), max(1, AT_ONCE // (arms * self._task.dim))
+        parts, arms, stats = [], rounds.present.shape[1], state.arm_stats
+        most = max(1, AT_ONCE // (arms * self._task.dim))
+        self._task.advances = 0
         for start in range(0, len(rounds), most):
             count = min(len(rounds) - start, most)
-            self._play(current, covariance, state.arm_stats, rounds, start, count, None, alike=True)
+            self._play(state.current, stats, state.history, rounds, start, count, None)
             parts.append(self._room["scores"].copy())
         return np.concatenate(parts, axis=1)
 
     def _play(
         self,
         current: Version,
-        covariance: Covariance,
         stats: ArmStats,
+        history: History,
         rounds: RoundContexts,
         start: int,
         count: int,
-        draws: UniformStream | None,
-        *,
-        alike: bool = False,
+        place: RandomPlace | None,
     ) -> Array:
         """Let C decide the next rounds, and return log det of the running Z after each; nothing is accepted yet.
 
-        With `alike` all of them have the bonuses of the Z before them.
+        Without a place in the stream of random numbers none is used, and Z stays as it is.
         """
         task, end, rule, (_, arms) = self._task, start + count, current.rule, rounds.present.shape
         if self._shape != (count, arms, task.dim):
             offered = (("rows", (count, arms, task.dim)), ("present", (count, arms)), ("scores", (3, count, arms)))
-            each = [(name, (count,)) for name in ("uniforms", "shares", "log_dets", "picked", "held_out")]
-            self._lay_out([*offered, *each, ("known", (count, 3)), ("chosen", (count, task.dim)), ("sums", (4,))])
+            each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
+            self._lay_out([*offered, *each])
             self._shape = task.rounds, task.arms, _ = (count, arms, task.dim)
-        room, place = self._room, self._place
+        room, places = self._room, self._place
         if rounds.whole:
-            np.add(rounds.given[start:end], 0.0, out=room["rows"])  # −0 becomes 0: equal contexts are the same bytes
+            np.add(rounds.given[start:end], 0.0, out=room["rows"])
             task.present = None
         else:
             there = rounds.rows(start, end)
             room["rows"].reshape(-1, task.dim)[: len(there)] = there
-            room["present"][:], task.present = rounds.present[start:end], place["present"]
-        task.uniforms = task.shares = None
-        if draws is not None:
-            room["uniforms"][:], task.uniforms = draws.peek(count), place["uniforms"]
-        if type(rule) is MixedRule:  # isinstance asks the abstract base class, which takes a microsecond
+            room["present"][:], task.present = rounds.present[start:end], places["present"]
+        drawn, task.advances = place is not None and self._draws, place is not None
+        task.uniforms = place.address + 8 * place.used if drawn and place is not None else None
+        task.shares = places["shares"] if self._mixed else None
+        if isinstance(rule, MixedRule):
             even = task.present is None
             room["shares"][:] = (
                 lot_share(task.epsilon, arms) if even else rule.exploration_share(rounds.present[start:end]).max(axis=1)
             )
-            task.shares = place["shares"]
         elif rule.compiled == "given":
             script: Any = rule
-            room["picked"][:] = script.take(count)
+            room["given"][:] = script.take(count)
+        self._covariance = current.covariance
         if task.parameters:
-            self._load(covariance, running=current.uses_running, alike=alike or rule.ignore_running_bonuses)
+            self._covariance = self._load(
+                current.covariance, running=current.uses_running, alike=rule.ignore_running_bonuses
+            )
         # Sums go on from those of earlier calls, so that rounds one by one and in a block have the same bits.
-        room["sums"][:] = stats.unexplored, stats.chosen, stats.least_known, stats.arms
-        task.disjoint, task.log_det = stats.disjoint, covariance.log_det
-        if trouble := library().rarely_step(task):
+        task.row, task.disjoint, task.offered = len(history), stats.disjoint, stats.arms
+        task.unexplored, task.picked, task.least_known = stats.unexplored, stats.chosen, stats.least_known
+        task.log_det = current.covariance.log_det
+        if trouble := self._step(task):
             _explain(trouble, rounds, start, count)
         log_dets: Array = room["log_dets"]
         return log_dets
 
-    def _load(self, covariance: Covariance, *, running: bool, alike: bool) -> None:
-        """Copy both factors of Z, unless they lie there already."""
+    def _bind(self, history: History, rounds: int) -> History:
+        """Return the history with room for so many more rounds, whose tables C knows."""
+        history = history.with_room(rounds)
+        tables = history.tables
+        if tables[0] is not self._tables:
+            task, self._tables = self._task, tables[0]
+            task.chosen, task.known, task.numbers = map(address, tables)
+        return history
+
+    def _load(self, covariance: Covariance, *, running: bool, alike: bool) -> Covariance:
+        """Copy both factors of Z, unless they lie there already; return Z without pending rounds."""
         assert isinstance(covariance, Primal)
-        task, room, place = self._task, self._room, self._place
-        factor, frozen, matrix = covariance.factors_in_use()
-        if factor is not self._running:
-            room["factor"][:], room["matrix"][:], self._running = factor.inverse, matrix, factor
-        if not running and frozen is not self._frozen:
+        task, room = self._task, self._room
+        if covariance.advanced_to is None or covariance.advanced_to is not self._factor:
+            covariance, room["running"][0], room["running"][1] = covariance.settled()
+            self._factor = None
+        if not running and (frozen := covariance.frozen_factor()) is not self._frozen:
             room["scoring"][:], self._frozen = frozen.inverse, frozen
-        task.scoring = (place["factor"] if alike else None) if running else place["scoring"]
+        if running and alike:
+            room["scoring"][:], self._frozen = room["running"][0], None
+        task.scoring = None if running and not alike else self._place["scoring"]
+        return covariance
 
-    def _accept(self, covariance: Covariance, stats: ArmStats, count: int) -> ArmStats:
-        """Make the rounds that were played part of Z, and return the sums with their arms."""
-        task, room, place = self._task, self._room, self._place
-        if type(covariance) is not Primal:
-            covariance.rounds += count
-            return stats
-        covariance.advance(room["next_factor"].copy(), room["next_matrix"].copy(), count, task.log_det)
-        self._running = covariance.factors_in_use()[0]
-        for now, then in RUNNING:  # where the next call will find it
-            room[now], room[then], place[now], place[then] = room[then], room[now], place[then], place[now]
-            setattr(task, now, place[now])
-            setattr(task, then, place[then])
-        unexplored, chosen, least_known, offered = room["sums"].tolist()
-        return ArmStats(stats.rounds + count, int(offered), unexplored, chosen, least_known, bool(task.disjoint))
-
-    def _chosen(self, current: Version, draws: UniformStream | None, *, alone: bool) -> Chosen:
-        """Return the rounds that were played; what only the history takes is copied unless they are `alone`."""
-        room = self._room
-        means, bonuses, probabilities = room["scores"].copy()
-        arms, chosen, known = room["picked"].copy(), room["chosen"], room["known"]
-        if not alone:
-            chosen, known = chosen.copy(), known.copy()
-        lot = room["held_out"].copy() if draws is not None and type(current.rule) is MixedRule else None
-        source = MODEL if current.learner.predicts else NO_MODEL
-        return Chosen(means, bonuses, probabilities, arms, chosen, lot, known, source)
+    def _accepted(self, current: Version, stats: ArmStats, count: int) -> tuple[Version, ArmStats]:
+        """Return the version and the sums after the rounds that were played."""
+        task, covariance = self._task, self._covariance
+        if task.parameters:
+            self._factor = self._room["running"].copy()
+            covariance = covariance.advanced(count, task.log_det, self._factor)
+            stats = ArmStats(
+                *(stats.rounds + count, task.offered, task.unexplored, task.picked, task.least_known),
+                bool(task.disjoint),
+            )
+        else:
+            covariance = changed(covariance, rounds=covariance.rounds + count)
+        self._current, self._stats = changed(current, covariance=covariance), stats
+        return self._current, stats
 
 
 def _explain(trouble: int, rounds: RoundContexts, start: int, count: int) -> None:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from rarely._core.choice.confidence_radius import Beta, radius_at
-from rarely._core.choice.random_stream import Seeded
+from rarely._core.choice.random_stream import RandomPlace, Seeded
 from rarely._core.choice.rules import ChoiceRule
 from rarely._core.covariance import Covariance, CovarianceFactory, Kind
 from rarely._core.errors import (
@@ -162,7 +162,7 @@ class Policy(ABC):
             Version(learner, empty, radius, chooser, within_batch, override),
             clock,
             History(learner.dim, forgetting),
-            seed.generator.bit_generator.state,
+            RandomPlace(seed.generator.bit_generator.state),
             ContextReader(learner.dim, learner.fits_scale, missing=learner.takes_missing),
         )
         self._begin_life()
@@ -226,7 +226,7 @@ class Policy(ABC):
         # In room of its own, because other threads may ask at the same time.
         state, step = self._state, None if self._step is None else CompiledStep()
         rounds = state.reader.read(self._packed(contexts), mask)
-        if step is not None and step.fits(state, rounds, self._factory):
+        if step is not None and step.fits(state, rounds.present.shape[1], self._factory):
             scores = step.scores(state, rounds)
         else:
             with np.errstate(all="ignore"):  # what is not finite is refused
@@ -258,14 +258,20 @@ class Policy(ABC):
         1
         """
         with self._single_caller():
-            before, contexts = self._state, self._packed(contexts)
+            before, step, life, contexts = self._state, self._step, self._life, self._packed(contexts)
+            if step is not None and mask is None and not until_due:
+                again = step.decide_again(before, contexts, self._scratch, life)
+                if again is not None:
+                    if again[0].clock.due:
+                        warn_past_horizon(before, again[0])
+                    self._state, decision = again
+                    return decision
             rounds = before.reader.read(contexts, mask)
             reader = before.reader.after(contexts, rounds)
             if until_due:
                 require_open(before)
-            how: Any = {"life": self._life, "until_due": until_due}
-            step = self._step
-            if step is not None and step.fits(before, rounds, self._factory):
+            how: Any = {"life": life, "until_due": until_due}
+            if step is not None and step.fits(before, rounds.present.shape[1], self._factory):
                 after, decision = step.decide(before, rounds, reader, self._scratch, **how)
             else:
                 with np.errstate(all="ignore"):

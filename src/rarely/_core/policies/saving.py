@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rarely._core.choice.confidence_radius import FUNCTION, Beta, beta_from, describe_beta
-from rarely._core.choice.random_stream import generator_from
+from rarely._core.choice.random_stream import RandomPlace, generator_from
 from rarely._core.choice.rules import RULES, exploration_from
 from rarely._core.covariance import FORMS, CovarianceFactory
 from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
@@ -99,7 +99,7 @@ def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str
         "history": state.history.state(),
     }
     numbers = {
-        "generator": state.random,
+        "generator": state.random.state,
         "version": clock.version,
         "due": clock.due,
         "base_round": clock.base_round,
@@ -138,7 +138,7 @@ def restored_state(
         current,
         new.clock.restored(saved),
         history,
-        generator.bit_generator.state,
+        RandomPlace(generator.bit_generator.state),
         new.reader.restored(saved.inner("reader")),
         saved.of("updates", tuple[UpdateRecord, ...]),
         saved.of("arm_stats", ArmStats),

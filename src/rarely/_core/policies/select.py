@@ -26,10 +26,10 @@ from rarely._core.choice.random_stream import UniformStream
 from rarely._core.choice.rules import ArmScores, ChoiceRule, held_out, sample_arms, tolerances
 from rarely._core.covariance import CANCELLED, RECENT, Candidates, CovarianceFactory, prior_variances
 from rarely._core.errors import InvalidContexts, InvalidInput, UpdateDue
-from rarely._core.growable_array import all_finite, all_true
+from rarely._core.growable_array import all_finite, all_true, changed
 from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
 from rarely._core.policies.covariance_change import adapted, rebuilt_for_scale, record_form_change
-from rarely._core.policies.state import ArmStats, BatchClock, PolicyState, Version
+from rarely._core.policies.state import PolicyState, Version
 from rarely._core.types import Array, BoolArray, Decision, IntArray
 
 MEASURED_TOGETHER = 64
@@ -349,46 +349,23 @@ class _OpenBatch:
 
     def finished(self, reader: ContextReader, life: str) -> tuple[PolicyState, Decision]:
         """Return the state after all rounds, and their decision."""
-        state, draws = self.state, self.state.random if self.draws is None else self.draws.state
-        after, decision = conclude(
-            *(state, self.current, self.clock, self.stats, draws, reader, self.most_arms, self.done, life),
-            single=self.rounds.single,
-        )
+        state, version = self.state, self.clock.version
+        means, bonuses, probabilities, arms, chosen, lot, known, source = _in_order(self.done)
+        history = state.history.with_rounds(chosen, arms, version, known, life)
+        place = state.random if self.draws is None else self.draws.place
+        after = changed(state, current=self.current, clock=self.clock, history=history, random=place, reader=reader)
+        after.__dict__.update(arm_stats=self.stats, most_arms=self.most_arms)
+        last = history.rounds
+        if self.rounds.single:
+            one = None if lot is None else bool(lot[0])
+            decision = Decision(int(arms[0]), means[0], bonuses[0], version, last, probabilities[0], life, one, source)
+        else:
+            versions, numbered = np.full(len(arms), version), np.arange(last - len(arms) + 1, last + 1)
+            sources = _sources(self.done)
+            decision = Decision(arms, means, bonuses, versions, numbered, probabilities, life, lot, sources)
         if state.current.covariance.exact != self.current.covariance.exact:
             after = record_form_change(state, after, self.factory, self.changed)
         return after, decision
-
-
-def conclude(
-    state: PolicyState,
-    current: Version,
-    clock: BatchClock,
-    stats: ArmStats,
-    random: Any,
-    reader: ContextReader,
-    most_arms: int,
-    done: list[Chosen],
-    life: str,
-    *,
-    single: bool,
-) -> tuple[PolicyState, Decision]:
-    """Return the state after the rounds of a call, and their decision."""
-    version = clock.version
-    means, bonuses, probabilities, arms, chosen, lot, known, source = _in_order(done)
-    history = state.history.with_rounds(chosen, arms, version, known, life)
-    after = PolicyState(
-        *(current, clock, history, random, reader, state.updates, stats, state.learned, state.events, state.lost),
-        *(most_arms, state.expectations),
-    )
-    last = history.rounds
-    if single:
-        one = None if lot is None else bool(lot[0])
-        decision = Decision(int(arms[0]), means[0], bonuses[0], version, last, probabilities[0], life, one, source)
-    else:
-        versions, numbered = np.full(len(arms), version), np.arange(last - len(arms) + 1, last + 1)
-        sources = _sources(done)
-        decision = Decision(arms, means, bonuses, versions, numbered, probabilities, life, lot, sources)
-    return after, decision
 
 
 def _sources(done: list[Chosen]) -> NDArray[np.str_]:

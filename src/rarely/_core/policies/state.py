@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal, cast
 
 import numpy as np
 
+from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.choice.rules import ChoiceRule
 from rarely._core.covariance import Covariance
 from rarely._core.growable_array import changed
@@ -23,7 +24,7 @@ from rarely._core.inputs.history import History
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import Expectations
 from rarely._core.saving.fields import Fields
-from rarely._core.schedules import NEVER, Budget, Schedule
+from rarely._core.schedules import NEVER, Budget, Schedule, Window, Windowed
 from rarely._core.types import Array, Described, IntArray
 
 WithinBatch = Literal["frozen", "running"]
@@ -96,6 +97,8 @@ class BatchClock:
     """Whether a trigger whose log det saturates ends the first batch anyway."""
     _schedule: Schedule | None = field(default=None, repr=False, compare=False)
     """That of the batch under way, once it was asked for."""
+    _window: Window | None = field(default=None, repr=False, compare=False)
+    """When that batch ends, where its schedule has one."""
 
     @property
     def spent(self) -> bool:
@@ -110,7 +113,7 @@ class BatchClock:
 
     def extended(self, extra: int) -> BatchClock:
         """Return the clock with this many versions added to the budget in all."""
-        return replace(self, budget=self.budget.extended(extra), _schedule=None)
+        return replace(self, budget=self.budget.extended(extra), _schedule=None, _window=None)
 
     @property
     def _batch(self) -> Schedule:
@@ -119,6 +122,18 @@ class BatchClock:
             batch = self.budget.in_batch(self.version, self.base_round, self.base_log_det)
             self._schedule = batch.rescued() if self.rescues and not self.version else batch
         return self._schedule
+
+    def after_round(self, round: int, log_det: float) -> BatchClock:
+        """Return the clock after this round, which leaves this log det."""
+        if self.due:
+            return self
+        if self._window is None:
+            batch, free = self._batch, self.budget.spent(self.version)
+            if not free and not isinstance(batch, Windowed):
+                due = batch.first_due(round - 1, np.array([log_det - self.base_log_det])) is not None
+                return self.ended() if due else self
+            self._window = Window(NEVER, NEVER) if free else cast(Windowed, batch).window(self.base_round)
+        return self.ended() if self._window.ends_with(round, log_det - self.base_log_det) else self
 
     def first_due(self, round: int, log_dets: Array) -> int | None:
         """Return the index of the first of the next rounds with which the batch ends, if any."""
@@ -155,7 +170,7 @@ class BatchClock:
 
     def rebased(self, shift: float) -> BatchClock:
         """Return the clock for another form of Z, whose log det at the batch's start is larger by `shift`."""
-        return replace(self, base_log_det=self.base_log_det + shift, _schedule=None)
+        return replace(self, base_log_det=self.base_log_det + shift, _schedule=None, _window=None)
 
     def replayed(self, round: int, log_det: float) -> BatchClock:
         """Return the clock of a batch that began at its base and has reached this round and log det."""
@@ -363,7 +378,7 @@ class PolicyState:
     current: Version
     clock: BatchClock
     history: History
-    random: Any
+    random: RandomPlace
     """The place of the policy's generator in its stream."""
     reader: ContextReader
     """What contexts have looked like so far."""
