@@ -59,8 +59,6 @@ class CompiledStep:
     """
 
     def __init__(self) -> None:
-        self._in_use = False
-        """Whether a call has begun and not ended."""
         self._task: Any = None
         self._step: Any = None
         self._room: dict[str, Any] = {}
@@ -83,6 +81,8 @@ class CompiledStep:
         self._one: tuple[int, int] | None = None
         self._mixed = self._draws = False
         self._source = NO_MODEL
+        self._in_use = False
+        """Whether a call has begun and not ended; the last line, because this may be interrupted as well."""
 
     def fits(self, state: PolicyState, arms: int, factory: CovarianceFactory) -> bool:
         """Return whether rounds of that many arms can be decided here; get ready for the version in use."""
