@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from ctypes import addressof, c_char
+from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +27,22 @@ def address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])  # in half the time of array.ctypes.data
 
 
+def place(array: NDArray[Any]) -> int:
+    """Return what `address` does of an array that can be written to and is not empty, in a third of its time."""
+    return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]
+
+
 def shallow(original: Something) -> Something:
     """Return another object with the same attributes, as `copy.copy` does, but fast enough for every decision."""
     other = object.__new__(type(original))
-    other.__dict__.update(original.__dict__)
+    object.__setattr__(other, "__dict__", original.__dict__.copy())
     return other
 
 
 def changed(original: Something, **attributes: Any) -> Something:
     """Return a frozen value with other attributes, as `dataclasses.replace` does, but faster."""
-    other = shallow(original)
-    other.__dict__.update(attributes)
+    other = object.__new__(type(original))
+    object.__setattr__(other, "__dict__", original.__dict__ | attributes)
     return other
 
 
@@ -130,3 +137,54 @@ class GrowableArray(GrowableRows):
     def append(self, rows: NDArray[Any]) -> None:
         """Add rows at the end."""
         self.grow(rows)
+
+
+class GrowingTuple(Sequence[Something]):
+    """A tuple to whose end items are added in constant time.
+
+    Those that grew from each other share a list, to which the longest of them adds; others copy it.
+
+    >>> one = GrowingTuple([1, 2])
+    >>> two = one.plus(3)
+    >>> one, two, one.plus(4), two[1:], one == (1, 2)
+    ((1, 2), (1, 2, 3), (1, 2, 4), (2, 3), True)
+    """
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[Something] = ()) -> None:
+        self._items = [*items]
+        self._length = len(self._items)
+
+    def plus(self, item: Something) -> GrowingTuple[Something]:
+        """Return the tuple with one more item."""
+        other: GrowingTuple[Something] = object.__new__(GrowingTuple)
+        other._items = self._items if len(self._items) == self._length else self._items[: self._length]
+        other._items.append(item)
+        other._length = self._length + 1
+        return other
+
+    def amend(self, item: Something) -> None:
+        """Replace the last item of a tuple that nobody else has seen."""
+        self._items[self._length - 1] = item
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Something: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Something, ...]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if self._length < len(self._items) or isinstance(index, slice):
+            return tuple(self._items[: self._length])[index]
+        return self._items[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple | GrowingTuple) and self[:] == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self[:])
+
+    def __repr__(self) -> str:
+        return repr(self[:])

@@ -74,6 +74,8 @@ class Primal(Covariance):
     advanced_to: Array | None = None
     """The inverse of the factor of the running Z, and Z, (2, p, p), as a compiled step left them, until they are read
     otherwise; no round is pending then."""
+    frozen_at: Array | None = None
+    """The same of the frozen Z, where it was the running one as a step left it."""
 
     def __getattr__(self, name: str) -> Any:
         """Make Z and its factors when first asked for: λI, unless the running one has advanced."""
@@ -82,13 +84,18 @@ class Primal(Covariance):
         ahead = self.advanced_to
         if name in self.__dict__:  # another thread has asked meanwhile
             return self.__dict__[name]
-        if name == "_frozen" or ahead is None:
+        held = ahead if name != "_frozen" else self.frozen_at
+        if held is None:
             matrix = self.ridge * np.eye(self.parameters)
             self._frozen = GrowingCholesky.of(matrix)[0]
             if ahead is None and "_running" not in self.__dict__:
                 self._matrix, self._running = matrix, self._frozen
         else:
-            self._matrix, self._running, self.advanced_to = ahead[1], GrowingCholesky.from_inverse(ahead[0]), None
+            factor = GrowingCholesky.from_inverse(held[0])
+            if held is self.frozen_at and "_frozen" not in self.__dict__:
+                self._frozen = factor
+            if held is ahead:
+                self._matrix, self._running, self.advanced_to = held[1], factor, None
         return self.__dict__[name]
 
     def _clear_pending(self) -> None:
@@ -196,9 +203,11 @@ class Primal(Covariance):
         other._absorb()
         return other, other._running.inverse, other._matrix
 
-    def frozen_factor(self) -> GrowingCholesky:
-        """Return the factor of the frozen Z."""
-        return self._frozen
+    def frozen_inverse(self) -> tuple[Any, Array]:
+        """Return the inverse of the factor of the frozen Z, after what tells it from another."""
+        if self.frozen_at is not None:
+            return self.frozen_at, self.frozen_at[0]
+        return self._frozen, self._frozen.inverse
 
     def advanced(self, rounds: int, log_det: float, inverse_and_matrix: Array) -> Self:
         """Return Z so many rounds later, none pending, by the inverse of its factor and itself, (2, p, p)."""
@@ -294,10 +303,23 @@ class Primal(Covariance):
     def freeze(self) -> None:
         self._absorb()
         super().freeze()
-        self._frozen = self._running
+        self.frozen_at = self.advanced_to
+        self.__dict__.pop("_frozen", None)
+        if self.frozen_at is None:
+            self._frozen = self._running
 
     def fork(self) -> Self:
         return changed(self, _factor=self._factor.fork())
+
+    def frozen(self) -> Self:
+        """Return a fork, frozen."""
+        if self.advanced_to is None:
+            other = self.fork()
+            other.freeze()
+            return other
+        other = changed(self, frozen_at=self.advanced_to, frozen_log_det=self.log_det, frozen_unit=self.running_unit)
+        other.__dict__.pop("_frozen", None)
+        return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         if self._accepted:

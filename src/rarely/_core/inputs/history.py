@@ -330,6 +330,9 @@ class History:
         """Return contexts and rewards, in row order, of the rewards that arrived after the first `count`."""
         here = slice(self._arrival(count), self._arrived)
         places = self._arrivals[here]
+        if len(places) == 1:
+            position = int(places[0])
+            return self._contexts[position : position + 1], self._values[here]
         order = np.argsort(places)
         return self._contexts[places[order]], self._values[here][order]
 

@@ -98,6 +98,7 @@ def _declare(loaded: Any) -> None:
     loaded.rarely_cross.argtypes = [ctypes.POINTER(CrossTask)]
     loaded.rarely_solve.argtypes = [ctypes.POINTER(SolveTask)]
     loaded.rarely_step.argtypes = [ctypes.POINTER(StepTask)]
+    loaded.rarely_regress.argtypes = [_SIZE, _SIZE, _SIZE, *3 * [_ADDRESS]]
     loaded.rarely_highest.argtypes = [_SIZE, _ADDRESS, _ADDRESS, _REAL, ctypes.c_int, _ADDRESS, _ADDRESS]
     loaded.rarely_factor.argtypes, loaded.rarely_invert.argtypes = [_SIZE, _ADDRESS], [_SIZE, _ADDRESS, _ADDRESS]
     loaded.rarely_invert.restype = None

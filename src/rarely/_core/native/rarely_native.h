@@ -94,6 +94,11 @@ RARELY_EXPORT int rarely_cross(const struct rarely_cross_task *task);
 RARELY_EXPORT int rarely_solve(const struct rarely_solve_task *task);
 RARELY_EXPORT int rarely_step(struct rarely_step_task *task);
 
+/* Rewards of `count` contexts of `dim` numbers join a ridge estimate of at most 128 parameters; see regress in steps_kernels.h.
+ * Returns whether the estimate is finite. */
+RARELY_EXPORT int rarely_regress(ptrdiff_t order, ptrdiff_t dim, ptrdiff_t count, const double *rows,
+                                 const double *rewards, double *block);
+
 /* The probability of each of `count` Gaussians to be the highest; see gaussian.c. Returns 1 where there was no
  * memory, 2 where deviations cannot be compared: they are not finite, or nearly so. */
 RARELY_EXPORT int rarely_highest(ptrdiff_t count, const double *means, const double *deviations, double tolerance,

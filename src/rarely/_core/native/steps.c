@@ -144,3 +144,8 @@ END_FORM
 #include "steps_kernels.h"
 
 int rarely_step(struct rarely_step_task *task) { return CHOOSE(step, f64)(task); }
+
+int rarely_regress(ptrdiff_t order, ptrdiff_t dim, ptrdiff_t count, const double *rows, const double *rewards,
+                   double *block) {
+    return CHOOSE(regress, f64)(order, dim, count, rows, rewards, block);
+}

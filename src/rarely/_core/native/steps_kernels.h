@@ -78,19 +78,15 @@ static int NAME(assess)(struct rarely_step_task *task, const double *rows, ptrdi
     return FINE;
 }
 
-/* Z takes in the chosen context: its inverse factor, its matrix and log det. */
-static void NAME(absorb)(struct rarely_step_task *task, const double *row) {
-    const ptrdiff_t p = task->parameters;
-    double x[MOST], a[MOST], sums[MOST] = {0}, *w = task->factor, before = 1, root = 1;
-    for (ptrdiff_t j = 0; j < task->dim; j++)
-        x[j] = task->center ? (row[j] - task->center[j]) / task->spread[j] : row[j];
-    if (p > task->dim) x[task->dim] = 1;
+/* Z takes in x: the inverse W of its factor and the matrix itself; returns by how much log det grows. */
+static double NAME(absorb)(const ptrdiff_t p, const double *x, double *restrict w, double *restrict z) {
+    double a[MOST], sums[MOST] = {0}, before = 1, root = 1;
     for (ptrdiff_t i = 0; i < p; i++) {
         a[i] = 0;
         for (ptrdiff_t j = 0; j <= i; j++) a[i] += w[i * p + j] * x[j];
     }
     for (ptrdiff_t i = 0; i < p; i++) {
-        double *restrict here = w + i * p, *restrict matrix = task->matrix + i * p;
+        double *restrict here = w + i * p, *restrict matrix = z + i * p;
         const double after = before + a[i] * a[i], next = sqrt(after);
         const double shrink = root / next, step = a[i] / (next * root), weight = a[i];
         for (ptrdiff_t j = 0; j <= i; j++) {
@@ -101,7 +97,33 @@ static void NAME(absorb)(struct rarely_step_task *task, const double *row) {
         for (ptrdiff_t j = 0; j < p; j++) matrix[j] += x[i] * x[j];
         before = after, root = next;
     }
-    task->log_det += log1p(before - 1);
+    return log1p(before - 1);
+}
+
+/* A chosen context, scaled. */
+static void NAME(scaled)(const struct rarely_step_task *task, const double *row, double *x) {
+    for (ptrdiff_t j = 0; j < task->dim; j++)
+        x[j] = task->center ? (row[j] - task->center[j]) / task->spread[j] : row[j];
+    if (task->parameters > task->dim) x[task->dim] = 1;
+}
+
+/* Rewards r of contexts, (count, dim), to which 1 is appended where p is larger, join a ridge estimate: block holds W with WᵀW = Z⁻¹, Z, m = Σ rx and θ = WᵀWm.
+ * Returns whether θ is finite. */
+static int NAME(regress)(const ptrdiff_t p, const ptrdiff_t dim, const ptrdiff_t count, const double *rows,
+                         const double *r, double *block) {
+    double *w = block, *z = w + p * p, *moment = z + p * p, *theta = moment + p, x[MOST];
+    for (ptrdiff_t t = 0; t < count; t++) {
+        for (ptrdiff_t j = 0; j < p; j++) x[j] = j < dim ? rows[t * dim + j] : 1;
+        NAME(absorb)(p, x, w, z);
+        for (ptrdiff_t j = 0; j < p; j++) moment[j] += r[t] * x[j];
+    }
+    for (ptrdiff_t j = 0; j < p; j++) theta[j] = 0;
+    for (ptrdiff_t i = 0; i < p; i++) {
+        double y = 0;
+        for (ptrdiff_t j = 0; j <= i; j++) y += w[i * p + j] * moment[j];
+        for (ptrdiff_t j = 0; j <= i; j++) theta[j] += w[i * p + j] * y;
+    }
+    return all_finite(theta, p);
 }
 
 /* One round, whose `count` arms begin at `first` of those there are; `work` has room for 5·count + 1 numbers. */
@@ -135,7 +157,9 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
         task->picked += log(work[arm] > TINY_VARIANCE ? work[arm] : TINY_VARIANCE);
         task->least_known += log(least > TINY_VARIANCE ? least : TINY_VARIANCE);
         task->offered += count;
-        NAME(absorb)(task, chosen);
+        double x[MOST];
+        NAME(scaled)(task, chosen, x);
+        task->log_det += NAME(absorb)(task->parameters, x, task->factor, task->matrix);
     }
     task->log_dets[t] = task->log_det;
     task->arm = arm;

@@ -153,9 +153,14 @@ class CompiledStep:
         It does what `decide` does, with nothing around it: most rounds of a life are decided here.
         """
         current, stats, history = state.current, state.arm_stats, state.history
-        if self._in_use or current is not self._current or stats is not self._stats or type(contexts) is not np.ndarray:
+        if self._in_use or type(contexts) is not np.ndarray or not (current is self._current or self._renewed(state)):
             return None
-        if contexts.shape != self._one or contexts.dtype is not FLOATS or state.reader.arms != contexts.shape[0]:
+        if (
+            stats is not self._stats
+            or contexts.shape != self._one
+            or contexts.dtype is not FLOATS
+            or state.reader.arms != contexts.shape[0]
+        ):
             return None
         self._in_use, task, place, self._covariance = True, self._task, state.random, current.covariance
         if history.full or history.tables[0] is not self._tables:
@@ -174,6 +179,34 @@ class CompiledStep:
         decision = self._decision(self._room["scores"][:, 0].copy(), after, life)
         self._in_use = False
         return after, decision
+
+    def _renewed(self, state: PolicyState) -> bool:
+        """Return whether the version differs in θ alone from the one whose Z lies in the room; get ready for it."""
+        current, ready, covariance = state.current, self._ready, state.current.covariance
+        if self._one is None or ready is None or self._factor is None or not isinstance(covariance, Primal):
+            return False
+        form, before = current.learner.linear_form, ready.learner.linear_form
+        same = form is not None and before is not None and form[0] is before[0]
+        same = same and current.rule is ready.rule and current.radius == ready.radius and current.override is None
+        if form is None or not same or covariance.advanced_to is not self._factor or not current.uses_running:
+            return False
+        self._in_use = True
+        self._room["theta"][:] = form[1]
+        self._set_sums(state.arm_stats, covariance)
+        self._task.version, self._ready, self._current, self._stats = (
+            state.clock.version,
+            current,
+            current,
+            state.arm_stats,
+        )
+        self._in_use = False
+        return True
+
+    def _set_sums(self, stats: ArmStats, covariance: Covariance) -> None:
+        """Let sums go on from those of earlier calls, so that rounds one by one and in a block have the same bits."""
+        task = self._task
+        task.disjoint, task.offered, task.log_det = stats.disjoint, stats.arms, covariance.log_det
+        task.unexplored, task.picked, task.least_known = stats.unexplored, stats.chosen, stats.least_known
 
     def _decision(self, scores: Array, after: PolicyState, life: str) -> Decision:
         """Return the decision of the last round alone."""
@@ -299,10 +332,8 @@ class CompiledStep:
             self._covariance = self._load(
                 current.covariance, running=current.uses_running, alike=rule.ignore_running_bonuses
             )
-        # Sums go on from those of earlier calls, so that rounds one by one and in a block have the same bits.
-        task.row, task.disjoint, task.offered = len(history), stats.disjoint, stats.arms
-        task.unexplored, task.picked, task.least_known = stats.unexplored, stats.chosen, stats.least_known
-        task.log_det = current.covariance.log_det
+        task.row = len(history)
+        self._set_sums(stats, current.covariance)
         if trouble := self._step(task):
             _explain(trouble, rounds, start, count)
         log_dets: Array = room["log_dets"]
@@ -324,8 +355,8 @@ class CompiledStep:
         if covariance.advanced_to is None or covariance.advanced_to is not self._factor:
             covariance, room["running"][0], room["running"][1] = covariance.settled()
             self._factor = None
-        if not running and (frozen := covariance.frozen_factor()) is not self._frozen:
-            room["scoring"][:], self._frozen = frozen.inverse, frozen
+        if not running and (frozen := covariance.frozen_inverse())[0] is not self._frozen:
+            self._frozen, room["scoring"][:] = frozen
         if running and alike:
             room["scoring"][:], self._frozen = room["running"][0], None
         task.scoring = None if running and not alike else self._place["scoring"]

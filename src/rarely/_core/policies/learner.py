@@ -28,7 +28,7 @@ SAMPLE_SALT = 0x5DEECE66D
 """Makes the sample of rows independent of the folds, which hash rows too."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FitResult:
     """What a learner made of the rewards; `reason` says why it must not be used, where that is so."""
 
@@ -210,6 +210,10 @@ class Learner(ABC):
     @property
     def linear_form(self) -> tuple[Affine, Array] | None:
         """A map and θ, where means are θ·map(x) and features the map itself, for `CompiledStep`; else None."""
+        return None
+
+    def with_few_rewards(self, history: History) -> Learner | None:
+        """Return what `learn` makes of some new rewards, where a few steps do that and nothing else changes."""
         return None
 
     @property

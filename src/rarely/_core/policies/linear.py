@@ -22,15 +22,16 @@ from rarely._core.choice.confidence_radius import Beta, NoiseRadius
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, rule_from
 from rarely._core.covariance import RECENT, CovarianceFactory, DualFactory, Kind, Widths
-from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
+from rarely._core.covariance.cholesky import PANEL, cholesky, lower_inverse, ridge_solution
 from rarely._core.errors import InvalidInput, check_choice, check_flag
-from rarely._core.growable_array import GrowableArray, all_finite, changed
+from rarely._core.growable_array import GrowableArray, all_finite, changed, place
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextMap, ContextScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.sparse_features import linear_factors, sparse_gram, times, unpacked
+from rarely._core.native import in_use, library
 from rarely._core.policies.learner import FitResult, Learner, RewardTask
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
 from rarely._core.policies.policy import Policy, Ties
@@ -72,6 +73,9 @@ class LinearLearner(Learner):
     """W, (n, d), of many columns and fewer rewards."""
     rows: GrowableArray | None = None
     """X, where there is W: XᵀX is made of it in the end, when the history may have dropped its rows."""
+    steps: Array | None = None
+    """The inverse of the factor of `matrix`, and this, `moment` and θ, (2p + 2, p), which new rewards join one by one;
+    None where it would have to be made."""
 
     @classmethod
     def start(cls, scale: ContextMap, ridge: float) -> LinearLearner:
@@ -100,6 +104,9 @@ class LinearLearner(Learner):
         return x.dot(self.coefficients), Factors((x,), (unit_signals(len(x)),))
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        few = self.with_few_rewards(history)
+        if few is not None:
+            return FitResult(few)
         start, weights = self, None
         if history.forgetting is None:
             contexts, rewards = history.arrived_since(self.learned)
@@ -147,13 +154,40 @@ class LinearLearner(Learner):
     def with_reward_sums(self, total: Array, history: History, arrived: int) -> LinearLearner:
         start, (matrix, moment, _) = self._with_matrix(), RewardTask.parts(total)
         matrix = (self._start if start.matrix is None else start.matrix) + matrix
-        return changed(start, matrix=matrix, moment=self.moment + moment, learned=arrived)
+        return changed(start, matrix=matrix, moment=self.moment + moment, learned=arrived, steps=None)
 
     def _summed(self, x: Array, rewards: Array) -> LinearLearner:
         """Return the estimate with more samples, from λI + XᵀX."""
         matrix = (self._start if self.matrix is None else self.matrix) + x.T.dot(x)
         moment = self.moment + x.T.dot(rewards)
-        return changed(self, coefficients=self._solution(matrix, moment), matrix=matrix, moment=moment)
+        new = {"coefficients": self._solution(matrix, moment), "matrix": matrix, "moment": moment}
+        return changed(self, **new, steps=None)
+
+    def with_few_rewards(self, history: History) -> LinearLearner | None:
+        """Return what `learn` does with some new rewards, as steps of rank one; None where another way is better."""
+        p, count = len(self.moment), history.arrived - self.learned
+        if not 0 < count <= p <= PANEL or type(self) is not LinearLearner or history.forgetting is not None:
+            return None
+        if not in_use():
+            return None
+        contexts, rewards = history.arrived_since(self.learned)
+        x, block = contexts if self._appends else self.scale(contexts), self._steps()
+        if not library().rarely_regress(p, x.shape[1], count, place(x), place(rewards), place(block)):
+            return None
+        new = {"coefficients": block[-1], "moment": block[-2], "matrix": block[p:-2], "steps": block}
+        return changed(self, learned=self.learned + count, **new)
+
+    @property
+    def _appends(self) -> bool:
+        """Whether the scale appends a constant, or nothing, and does no more."""
+        return isinstance(self.scale, Affine) and not self.scale.changes
+
+    def _steps(self) -> Array:
+        """Return `steps` of this estimate, which may be changed."""
+        if self.steps is not None:
+            return self.steps.copy()
+        matrix = self._start if self.matrix is None else self.matrix
+        return np.vstack((lower_inverse(cholesky(matrix)[0]), matrix, self.moment, self.coefficients))
 
     def _solution(self, matrix: Array, moment: Array) -> Array:
         """Return θ̂ of these sums."""
@@ -187,6 +221,8 @@ class LinearLearner(Learner):
             arrays |= {"basis": self.basis.view, "rows": self.rows.view}
         elif self.matrix is not None or self.scale.scaled_dim <= WIDE:
             arrays["matrix"] = self._start if self.matrix is None else self.matrix
+        if self.steps is not None:
+            arrays["inverse"] = self.steps[: self.scale.scaled_dim]
         return {"learned": self.learned}, arrays
 
     def restored(self, saved: Fields) -> LinearLearner:
@@ -200,6 +236,9 @@ class LinearLearner(Learner):
             elif width <= WIDE or learned or "matrix" in saved:
                 matrix = saved.array("matrix", (width, width))
             sums: dict[str, Any] = {name: saved.array(name, (width,)) for name in ("coefficients", "moment")}
+            if "inverse" in saved and matrix is not None:
+                vectors = sums["moment"], sums["coefficients"]
+                sums["steps"] = np.vstack((saved.array("inverse", (width, width)), matrix, *vectors))
             return replace(self, matrix=matrix, learned=learned, basis=basis, rows=rows, **sums)
 
 

@@ -234,6 +234,15 @@ LOGGER.addHandler(logging.NullHandler())  # a library logs nothing unless the pr
 Said = tuple[type[Warning], str]
 
 
+def nothing_to_watch(state: PolicyState) -> bool:
+    """Return whether an update made now would look neither for alarms nor for outliers."""
+    expected, history = state.expectations, state.history
+    new, arrived = history.arrived - state.learned, history.arrived
+    if expected.raised or new != 1 or arrived % OUTLIER_CHECK_EVERY == 0:
+        return False
+    return max(history.rounds - expected.rounds, arrived - expected.arrived) < FEWEST
+
+
 def announce(before: PolicyState, after: PolicyState, record: UpdateRecord, *, trained: bool) -> None:
     """Warn of what the user of an update should know and would otherwise find only in its records."""
     said = [*_of_schedule(before.clock, after.clock, record)]

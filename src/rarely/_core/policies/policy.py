@@ -69,6 +69,7 @@ from rarely._core.policies.update import (
     prepare,
     start_from_log,
     update,
+    update_at_once,
     with_digest,
 )
 from rarely._core.progress import Progress
@@ -377,9 +378,14 @@ class Policy(ABC):
         ''
         """
         check_flag("force", force)
-        with self._single_caller(), np.errstate(all="ignore"):
-            how: dict[str, Any] = {"force": force, "limit": self._history_limit, "progress": progress}
-            after, record = update(self._state, self._factory, self._beta, **how, seconds=seconds)
+        with self._single_caller():
+            state, beta, limit = self._state, self._beta, self._history_limit
+            done = update_at_once(state, beta, limit) if progress is None is seconds else None
+            if done is None:
+                how: dict[str, Any] = {"force": force, "limit": limit, "progress": progress, "seconds": seconds}
+                with np.errstate(all="ignore"):
+                    done = update(state, self._factory, beta, **how)
+            after, record = done
             log_update(type(self).__name__, record)
             self._state = after
         return record

@@ -20,6 +20,7 @@ from rarely._core.choice.random_stream import RandomPlace, generator_from
 from rarely._core.choice.rules import RULES, exploration_from
 from rarely._core.covariance import FORMS, CovarianceFactory
 from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
+from rarely._core.growable_array import GrowingTuple
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.policies.learner import LEARNERS, ScoreOverride, learner_from
@@ -140,7 +141,7 @@ def restored_state(
         history,
         RandomPlace(generator.bit_generator.state),
         new.reader.restored(saved.inner("reader")),
-        saved.of("updates", tuple[UpdateRecord, ...]),
+        GrowingTuple(saved.of("updates", tuple[UpdateRecord, ...])),
         saved.of("arm_stats", ArmStats),
         saved.whole("learned"),
         saved.of("events", tuple[PolicyEvent, ...]),

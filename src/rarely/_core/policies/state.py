@@ -18,7 +18,7 @@ import numpy as np
 from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.choice.rules import ChoiceRule
 from rarely._core.covariance import Covariance
-from rarely._core.growable_array import changed
+from rarely._core.growable_array import GrowingTuple, changed
 from rarely._core.inputs.contexts import ContextReader
 from rarely._core.inputs.history import History
 from rarely._core.policies.learner import Learner, ScoreOverride
@@ -290,7 +290,7 @@ def _sum(numbers: Array) -> float:
     return float(numbers[0] if len(numbers) == 1 else np.add.reduce(numbers))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UpdateRecord(Described):
     """One call of `update`; or the start from a log, of version 0 and round 0.
 
@@ -371,6 +371,10 @@ class UpdateRecord(Described):
     """What `update(seconds=…)` left undone when the time was over, and after how many steps; "" where nothing was."""
 
 
+NO_UPDATE = UpdateRecord(0, 0, True, "", 0, 0, 0.0, 0.0, "", 0)
+"""What the others are made of by `changed`, in a third of the time of `__init__`."""
+
+
 @dataclass(eq=False)
 class PolicyState:
     """All that a policy knows at one moment."""
@@ -382,7 +386,7 @@ class PolicyState:
     """The place of the policy's generator in its stream."""
     reader: ContextReader
     """What contexts have looked like so far."""
-    updates: tuple[UpdateRecord, ...] = ()
+    updates: GrowingTuple[UpdateRecord] = field(default_factory=GrowingTuple)
     arm_stats: ArmStats = field(default_factory=ArmStats)
     learned: int = 0
     """Rewards that were in at the last accepted update, or when it was prepared."""

@@ -23,15 +23,16 @@ import numpy as np
 from rarely._core import errors
 from rarely._core.choice.confidence_radius import Beta, NoiseRadius, radius_at
 from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes
-from rarely._core.growable_array import changed
+from rarely._core.covariance.primal import Primal
+from rarely._core.growable_array import GrowingTuple, changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
 from rarely._core.policies.compaction import compacted_after_update
 from rarely._core.policies.covariance_change import record_form_change
 from rarely._core.policies.learner import FitResult, Learner, Recall, ScoreOverride
-from rarely._core.policies.monitor import announce
-from rarely._core.policies.state import ArmStats, PolicyState, UpdateRecord, Version
+from rarely._core.policies.monitor import announce, nothing_to_watch
+from rarely._core.policies.state import NO_UPDATE, ArmStats, PolicyState, UpdateRecord, Version
 from rarely._core.progress import Progress
 from rarely._core.saving import archive
 from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
@@ -220,6 +221,48 @@ def update(
     return _compact(state, after, record, limit)
 
 
+def update_at_once(state: PolicyState, beta: Beta, limit: int | None) -> tuple[PolicyState, UpdateRecord] | None:
+    """Return what `update` does with the only new reward of a policy whose learner and Z take it in one step."""
+    current, clock, covariance = state.current, state.clock, state.current.covariance
+    usual = (
+        not callable(beta)
+        and isinstance(covariance, Primal)
+        and covariance.kind == "primal"
+        and current.override is None
+        and not clock.spent
+    )
+    learner = current.learner.with_few_rewards(state.history) if usual and nothing_to_watch(state) else None
+    if learner is None or callable(beta) or not isinstance(covariance, Primal):
+        return None
+    cut, covariance = _cut(state), covariance.frozen()
+    clock = clock.restarted(cut.round, covariance.log_det, clock.version + 1)
+    now = Version(learner, covariance, float(beta), current.rule, current.within_batch)
+    after = changed(state, current=now, clock=clock, arm_stats=ArmStats(), learned=cut.arrived)
+    after.lost = state.history.total - covariance.rounds
+    due = f"{cut.due}; {clock.plan}" if cut.due else ""
+    record = _record_of(after, FitResult(learner), cut, None, due, state.arm_stats)
+    after.updates = state.updates.plus(record)
+    announce(state, after, record, trained=True)
+    return _compact(state, after, record, limit)
+
+
+def _cut(state: PolicyState) -> Cut:
+    """Return where the policy stands."""
+    history, covariance = state.history, state.current.covariance
+    return Cut(
+        history.rounds,
+        state.clock.version,
+        len(state.updates),
+        state.learned,
+        history.arrived,
+        history.counted,
+        history.missing,
+        covariance.log_det,
+        covariance.exact,
+        state.clock.explain(history.rounds, covariance.log_det),
+    )
+
+
 def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
     """Return the update that could be made now."""
     clock, history = state.clock, state.history
@@ -228,21 +271,8 @@ def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
             f"the budget allows {clock.budget.batches} versions, and version {clock.version} is the last; "
             "keep calling select, plan more batches, or call extend_budget."
         )
-    rounds, log_det = history.rounds, state.current.covariance.log_det
-    cut = Cut(
-        round=rounds,
-        version=clock.version,
-        updates=len(state.updates),
-        learned=state.learned,
-        arrived=history.arrived,
-        samples=history.counted,
-        missing=history.missing,
-        log_det=log_det,
-        exact=state.current.covariance.exact,
-        due=clock.explain(rounds, log_det),
-    )
-    ahead = clock.rounds_ahead(rounds, clock.version + 1)
-    return UpdateJob(cut, state.current.learner, history, factory, state.most_arms, ahead)
+    ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
+    return UpdateJob(_cut(state), state.current.learner, history, factory, state.most_arms, ahead)
 
 
 def check_new(state: PolicyState) -> None:
@@ -324,7 +354,7 @@ def _apply(
     if why and not fit.reason:
         record = replace(record, memory=why)
         after = after.with_event("memory", why)
-    after = replace(after, updates=(*after.updates, record))
+    after = changed(after, updates=state.updates.plus(record))
     return record_form_change(state, after, factory, history.rounds), record
 
 
@@ -348,8 +378,8 @@ def _compact(
     done = compacted_after_update(after, limit)
     if done is None or not done.dropped:
         return after, record
-    record = replace(record, dropped=done.dropped)
-    state = replace(done.state, updates=(*before.updates, record))
+    state, record = done.state, replace(record, dropped=done.dropped)
+    state.updates.amend(record)
     if limit is None or not done.learned + done.abandoned:
         return state, record
     sentence = f"limits.history = {in_bytes(limit)} is reached: {done}"
@@ -390,7 +420,7 @@ def start_from_log(
     cut = Cut(0, 0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.exact, "")
     record = _record_of(after, fit, cut)
     announce(replace(state, history=history), after, record, trained=True)
-    return replace(after, updates=(record,))
+    return changed(after, updates=GrowingTuple([record]))
 
 
 def _nothing_new(state: PolicyState) -> FitResult | None:
@@ -499,7 +529,8 @@ def _record_of(
     covariance = state.current.covariance
     chosen, least_known = (None, None) if arm_stats is None else arm_stats.deviations or (None, None)
     training = {} if fit.report is NO_TRAINING else {name: getattr(fit.report, name) for name in TRAINING_NUMBERS}
-    return UpdateRecord(
+    return changed(
+        NO_UPDATE,
         version=state.clock.version,
         round=cut.round,
         adopted=state.history.rounds,
