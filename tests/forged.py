@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -51,7 +52,7 @@ from rarely import (
 from rarely._core.inputs.scaling import Affine
 from rarely._core.policies.linear import LinearLearner
 from rarely._core.saving import archive
-from rarely.study import Study
+from rarely.study import AnalysisPlan, Study
 from rarely.study.events import GENESIS, Event, canonical, hash_of
 from rarely.theory import KernelUCB
 
@@ -352,6 +353,39 @@ def make_study(folder: Path) -> None:
         study.rollback(1, actor="ann", reason="complaints")
 
 
+def make_looks(folder: Path) -> None:
+    folder.mkdir()
+    plan = AnalysisPlan(36, looks=[12, 24, 36], effect=0.2, subgroups={"high": (0, 0.0, None)})
+    policy = LinTS(dim=3, schedule=FixedGrid(1000, 20), seed=7)
+    arguments: Any = {"policy": policy, "arms": ["a", "b", "c"], "control": "a", "plan": plan}
+    with Study.create(f"sqlite:///{folder}/study.db", "trial", **arguments) as study:
+        for i in range(36):
+            study.tell(study.ask(dense(1, i)[0], id=f"{i}").id, float(i % 3 == 1))
+            if i in (11, 23):
+                study.look(actor="ann", reason="for the board")
+        study.close_arm("c", actor="ann", approved_by="bob", reason="futility")
+
+
+def make_columns(folder: Path) -> None:
+    folder.mkdir()
+    with Study.create(f"sqlite:///{folder}/study.db", "trial", policy=frame_policy(arms=["a", "b", "c"])) as study:
+        for i in range(12):
+            study.tell(study.ask(by_columns(i), id=f"{i}").id, float(i % 2))
+        study.update()
+        study.ask(by_columns(3) | {"user": by_columns(3)["user"] | {"town": "Rome"}}, id="elsewhere")
+
+
+def by_columns(seed: int) -> dict[str, Any]:
+    """A round as a study asks for it where it has columns."""
+    row = {name: column[0] for name, column in users(1, seed).items()}
+    return {"user": {name: str(each) if name == "day" else each for name, each in row.items()}}
+
+
+def by_arms(seed: int) -> Any:
+    """The contexts of one round."""
+    return dense(1, seed)[0]
+
+
 def change_study(folder: Path, random: Random) -> str:
     """Change a cell, a field of an event or its snapshot, and compute every hash behind it again."""
     with closing(sqlite3.connect(folder / "study.db", isolation_level=None)) as database:
@@ -416,7 +450,7 @@ def _change_snapshot(database: Any, events: list[Event], folder: Path, random: R
     return f"snapshot {seq} {what}"
 
 
-def use_study(folder: Path, bounded: Bounded) -> None:
+def use_study(folder: Path, bounded: Bounded, asked: Callable[[int], Any] = by_arms) -> None:
     study = bounded("open", Study.open, f"sqlite:///{folder}/study.db", lazy=False)
     study = study or bounded("open lazily", Study.open, f"sqlite:///{folder}/study.db", lazy=True)
     if study is None or bounded.problems:
@@ -425,8 +459,8 @@ def use_study(folder: Path, bounded: Bounded) -> None:
         bounded("verify", study.verify)
         bounded("status", study.status)
         bounded("status", lambda: (repr(study), study._repr_html_()))
-        bounded("ask", study.ask, dense(1, 90)[0], id="new")
-        bounded("ask again", study.ask, dense(1, 4)[0], id="4")
+        bounded("ask", study.ask, asked(90), id="new")
+        bounded("ask again", study.ask, asked(4), id="4")
         bounded("tell", study.tell, "new", 1.0)
         bounded("tell", study.tell, "4", 0.0, key="late")
         bounded("decision", study.decision, "3")
@@ -436,12 +470,16 @@ def use_study(folder: Path, bounded: Bounded) -> None:
         bounded("events", lambda: list(study.events()))
         bounded("log", study.log)
         bounded("analysis", study.analysis)
+        bounded("look", study.look, actor="ann")
+        bounded("export", study.export, folder / "export.csv")
         bounded("replay", study.replay)
         bounded("backup", study.backup, folder / "backup.db")
     bounded("restore", Study.restore, folder / "study.db", f"sqlite:///{folder}/restored.db")
 
 
 KINDS["study"] = Kind(make_study, change_study, use_study)
+KINDS["looks"] = Kind(make_looks, change_study, use_study)
+KINDS["columns"] = Kind(make_columns, change_study, partial(use_study, asked=by_columns))
 
 
 # --- fleets and campaigns
