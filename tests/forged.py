@@ -432,7 +432,6 @@ OTHER_CELLS = {
     "rarely_studies": "name budget",
     "rarely_schema": "version rarely",
     "rarely_leases": "token holder taken expires",
-    "rarely_versions": "number parent first cut seq snapshot sha256 fingerprint settings seed environment",
     "rarely_snapshots": "seq sha256 policy",
 }
 
@@ -445,7 +444,6 @@ def _change_snapshot(database: Any, events: list[Event], folder: Path, random: R
     content = (folder / "policy").read_bytes()
     new = hashlib.sha256(content).hexdigest()
     database.execute("UPDATE rarely_snapshots SET sha256 = ?, policy = ? WHERE seq = ?", (new, content, seq))
-    database.execute("UPDATE rarely_versions SET sha256 = ? WHERE sha256 = ?", (new, old))
     events[:] = [replace(event, body=event.body.replace(old, new)) for event in events]
     return f"snapshot {seq} {what}"
 

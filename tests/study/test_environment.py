@@ -1,7 +1,5 @@
 """The environment of a study: the numerics of its own policy, and nothing of the others."""
 
-import json
-
 import pytest
 
 from rarely import BatchNeuralUCB, LinUCB, OnDemand, Uniform
@@ -66,7 +64,7 @@ def test_a_replay_after_a_change_of_last_digits_compares_arms_and_not_hashes(mak
 
 
 def test_versions_on_record_have_the_environment(make):
-    assert json.loads(make().versions()[0].environment) == environment(linear())
+    assert make().versions()[0].environment == environment(linear())
 
 
 @pytest.mark.parametrize("failure", [OSError, RuntimeError])

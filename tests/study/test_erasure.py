@@ -23,7 +23,7 @@ def test_a_deleted_study_is_gone_and_others_stay(make, tmp_path, storage):
     with Study.open(storage, "other") as other:
         assert other.status().head == head
         assert other.verify().whole
-        for table in ("rarely_events", "rarely_snapshots", "rarely_versions", "rarely_leases", "rarely_studies"):
+        for table in ("rarely_events", "rarely_snapshots", "rarely_leases", "rarely_studies"):
             with other._session.reading() as tables:
                 assert {row[0] for row in tables.run(f"SELECT study FROM {table}")} <= {2}
             refused = pytest.raises(StudyError, match="never changed")

@@ -57,7 +57,7 @@ def test_a_version_says_where_it_comes_from(make):
     zero, one = study.versions()
     assert (zero.number, zero.parent, zero.first, zero.cut) == (0, None, 1, 1)
     assert (one.number, one.parent, one.first, one.cut) == (1, 0, 2, 12)
-    assert one.seed == "7"
+    assert one.settings["seed"] == 7
     event = next(event for event in study.events() if event.kind == "version")
     assert (event.actor, event.reason) == ("ann", "weekly")
 
@@ -117,22 +117,6 @@ def test_two_trainers_with_an_expired_lease_publish_one_version(make):
     assert study.finish_update(right) == "version"  # a repeated delivery changes nothing
     assert [version.number for version in study.versions()] == [0, 1]
     assert study.replay().equal
-
-
-@every_storage
-def test_the_database_itself_refuses_a_version_beyond_the_budget(make):
-    study = make(linear(batches=2))
-    play(study, 0, 5)
-    study.update()
-    row = study.versions()[-1]
-    from dataclasses import replace
-
-    session = study._session
-    for wrong in (replace(row, number=2), replace(row, number=1), replace(row, number=-1)):
-        with pytest.raises(StudyError, match="refused rows"), session.storage.writing("trial") as tables:
-            tables.of(session.row).add_version(session.row.budget, wrong)
-    with pytest.raises(StudyError, match="refused rows"), session.storage.writing("trial") as tables:
-        tables.of(session.row).add_version(9, replace(row, number=2))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ZeroDivisionError])

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rarely import InvalidInput, RarelyError
-from rarely.study import Answer, Receipt, errors
+from rarely.study import Answer, PublishedVersion, Receipt, errors
 from rarely.study.settings import parse_json
 
 MAX_ERRORS = 3
@@ -180,9 +180,9 @@ class OutcomeBody(BaseModel):
 
 
 class VersionsBody(BaseModel):
-    """The published versions; see `rarely.study.VersionRow`."""
+    """The published versions."""
 
-    versions: list[dict[str, Any]]
+    versions: list[PublishedVersion]
 
 
 class HealthBody(BaseModel):

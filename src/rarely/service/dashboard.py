@@ -8,7 +8,6 @@ that is loaded again reads only what is new.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from array import array
@@ -23,7 +22,7 @@ from rarely.offpolicy.intervals import Span, deviations, normal, read_range, sco
 from rarely.pages.page import render
 from rarely.pages.plots import group_means
 from rarely.pages.svg import Chart, legend
-from rarely.study import Status, VersionRow
+from rarely.study import PublishedVersion, Status
 from rarely.study.events import SPECIALS, Event
 from rarely.study.settings import StudySettings
 from rarely.study.versions import UNLIMITED
@@ -90,7 +89,7 @@ class Overview:
 
 
 def render_study(
-    overview: Overview, status: Status, versions: Sequence[VersionRow], health: Sequence[tuple[str, bool, str]]
+    overview: Overview, status: Status, versions: Sequence[PublishedVersion], health: Sequence[tuple[str, bool, str]]
 ) -> str:
     """Return the page of a study."""
     with overview.lock:
@@ -100,7 +99,7 @@ def render_study(
         shown |= {"panels": panels(overview), "updates": overview.updates}
         shown |= {name: list(reversed(getattr(overview, name))) for name in ("quarantined", "steps")}
         shown |= {"versions": {row.number: row for row in versions}, "health": [*_conditions(status), *health]}
-        schedule = json.loads(versions[-1].settings).get("schedule")
+        schedule = versions[-1].settings.get("schedule")
         shown |= {"status": status, "schedule": schedule_from(schedule) if schedule else "no schedule"}
         return render("rarely.service", "study.html", **shown, contents=[*SECTIONS.items()], now=time.time())
 

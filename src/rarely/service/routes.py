@@ -222,11 +222,9 @@ class Api:
 
     @route("GET", f"{STUDY}/versions", "read", gives=(bodies.VersionsBody,))
     async def versions(self, study: OpenedStudy) -> Response:
-        """Return the published versions: parent, log range, settings, seed, environment and SHA-256."""
-        rows = [asdict(row) for row in await run_in_threadpool(study.watched, lambda: study.study.versions())]
-        for row in rows:
-            row |= {field: json.loads(row[field]) for field in ("settings", "seed", "environment")}
-        return as_json({"versions": rows})
+        """Return the published versions: parent, log range, settings, environment and SHA-256."""
+        versions = await run_in_threadpool(study.watched, study.study.versions)
+        return as_json({"versions": [version.describe() for version in versions]})
 
     @route("GET", "/metrics", "read")
     async def metrics(self, key: Key | None) -> Response:

@@ -10,15 +10,14 @@ from rarely.study.events import Event
 from rarely.study.looks import Look, Outlook
 from rarely.study.plan import AnalysisPlan
 from rarely.study.settings import RewardRule, StudySettings
-from rarely.study.storage import VersionRow
 from rarely.study.study import Study
 from rarely.study.tell import Accounts, Receipt, Tell
 from rarely.study.trial import Stage
-from rarely.study.versions import Job, Trained, train
+from rarely.study.versions import Job, PublishedVersion, Trained, train
 
 __all__ = [
     "Accounts", "Analysis", "AnalysisPlan", "Answer", "AsyncClient", "Client", "DecisionRecord", "Effect", "Event",
-    "Imbalance", "Job", "Look", "Outlook", "Receipt", "Replay", "Request", "RewardRule", "Stage", "StageEffect",
-    "Status", "Study", "StudySettings", "Tell", "Trained", "Training", "Verification", "VersionRow", "train",
+    "Imbalance", "Job", "Look", "Outlook", "PublishedVersion", "Receipt", "Replay", "Request", "RewardRule", "Stage",
+    "StageEffect", "Status", "Study", "StudySettings", "Tell", "Trained", "Training", "Verification", "train",
 ]  # fmt: skip
 __all__ += errors.__all__

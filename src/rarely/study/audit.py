@@ -24,14 +24,14 @@ from rarely.extend.provisional import content_at
 from rarely.logs import DecisionLog
 from rarely.study.decision import DecisionRecord, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
-from rarely.study.events import GENESIS, SETTERS, Event, Position, flaw_of
+from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, flaw_of
 from rarely.study.session import LivePolicy, Session, segments
-from rarely.study.storage import VersionRow, open_storage
+from rarely.study.storage import open_storage
 from rarely.study.storage.sqlite import take_checkpoints
 from rarely.study.storage.tables import CHECKPOINTS, TABLES, checkpoint_statement
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, rewards_to_learn
 from rarely.study.trial import stage_at
-from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, version_row
+from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, versions_in
 
 # --- status
 
@@ -141,11 +141,11 @@ def verify(
 ) -> Verification:
     """Check every row; with `head` or a file of `heads`, also that events with these hashes are still on record."""
     with session.reading() as tables:
-        last, rows = tables.last_seq(), tables.versions()
+        last = tables.last_seq()
     noted = {} if heads is None else read_heads(session, heads)
     noted |= {} if head is None else {last if seq is None else seq: head}
     previous, checked, lost = GENESIS, 0, False
-    published: list[tuple[int, dict[str, Any]]] = []
+    published: list[Event] = []
     for event in session.events(0, last):
         flaw = flaw_of(session.name, event, checked + 1, previous)
         if not flaw and (event.seq == 1) != (event.kind == "create"):
@@ -160,13 +160,16 @@ def verify(
                     flaw = str(error)
         if flaw:
             return Verification(checked, previous, checked + 1, flaw)
-        if event.kind in ("create", "version"):
-            published.append((event.seq, event.content))
+        if event.kind in PUBLISHING:
+            published.append(event)
         previous, checked = event.hash, event.seq
         lost |= noted.pop(event.seq, event.hash) != event.hash
     if checked < last or not checked:
         return Verification(checked, previous, checked + 1, f"event {checked + 1} is missing")
-    flaw = _version_flaw([row for row in rows if row.seq <= last], published)
+    try:
+        versions_in(published)
+    except BrokenStudy as error:
+        flaw = str(error)
     if not flaw and (lost or noted):
         flaw = "a noted hash is not on record any more: the end of the record was cut off or rewritten"
     return Verification(checked, previous, checked + 1 if flaw else None, flaw)
@@ -197,20 +200,6 @@ def read_heads(session: Session, path: str | os.PathLike[str]) -> dict[int, str]
                 if line.endswith("\n"):
                     raise InvalidStudy(f"line {number} of {path} is not a status of a study ({error!r}).") from None
     return hashes
-
-
-def _version_flaw(rows: list[VersionRow], published: list[tuple[int, dict[str, Any]]]) -> str:
-    """Return how the table of versions contradicts the events; "" if it does not."""
-    expected: list[VersionRow] = []
-    for seq, content in published:
-        parent = None if content["parent"] is None else expected[content["parent"]]
-        expected.append(version_row(content, seq, parent))
-    for row, right in zip(rows, expected, strict=False):
-        if row != right:
-            return f"version {right.number} has another row than event {right.seq} published"
-    if len(rows) != len(expected):
-        return f"there are {len(rows)} versions, but the events published {len(expected)}"
-    return ""
 
 
 # --- replay

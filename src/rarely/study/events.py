@@ -31,6 +31,8 @@ SpecialKind = Literal[
 EventKind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | SpecialKind
 SPECIALS: tuple[SpecialKind, ...] = get_args(SpecialKind)
 """The rare kinds: all except decisions, rewards and cuts."""
+PUBLISHING: tuple[EventKind, ...] = ("create", "version")
+"""Kinds that publish a version."""
 GENESIS = "0" * 64
 """The hash before the first event."""
 SETTERS: tuple[EventKind, ...] = ("create", "rejected", "version", "rollback")

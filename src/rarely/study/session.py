@@ -766,12 +766,12 @@ class Session:
     def _follow_standby(self, version: int) -> None:
         """Keep a checkpoint of the version that was in use before this one."""
         with self.reading() as tables:
-            specials, rows = tables.specials(), tables.versions()
-        numbers = [event.content["number"] for event in specials if event.kind in ("create", "version", "rollback")]
-        others = [number for number in numbers if number != version]
+            specials = tables.specials()
+        begun = [event.content for event in specials if event.kind in SETTERS and event.kind != "rejected"]
+        others = [content for content in begun if content["number"] != version]
         if not others:
             return
-        base, cut = rows[others[-1]].snapshot, rows[others[-1]].cut
+        base, cut = others[-1]["snapshot"], others[-1]["cut"]
         standby, self._standby = self._standby, None  # unless it gets through
         if standby is None or standby.base != base:
             used = [event.content["snapshot"] for event in specials if event.kind in SETTERS]

@@ -25,12 +25,12 @@ from rarely.study.export import Exported, csv_text, export
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, StudySettings
-from rarely.study.storage import VersionRow, open_storage
+from rarely.study.storage import open_storage
 from rarely.study.storage.erasure import delete_study
 from rarely.study.storage.upgrade import upgrade
 from rarely.study.tell import Receipt, Tell, Tells, read_tell, receive, rewards_to_learn
 from rarely.study.trial import Stage
-from rarely.study.versions import Job, Trained, candidate_of, check_open, train
+from rarely.study.versions import Job, PublishedVersion, Trained, candidate_of, check_open, train
 
 OnError = Literal["raise", "return"]
 
@@ -389,8 +389,7 @@ class Study:
                 raise ApprovalNeeded(f"the candidate of event {seq} is not the current one any more.")
             check_open(session, approving=True)
             content = event.content | {"number": session.position.versions, "snapshot": seq}
-            published = session.append(tables, "version", content, **fields)
-            versions.add_version(session, tables, content, published.seq)
+            session.append(tables, "version", content, **fields)
             session.install(tables, live)
         return int(content["number"])
 
@@ -472,10 +471,9 @@ class Study:
         """Return the current state of the study."""
         return audit.status_of(self._session)
 
-    def versions(self) -> list[VersionRow]:
+    def versions(self) -> list[PublishedVersion]:
         """Return the published versions."""
-        with self._session.reading() as tables:
-            return tables.versions()
+        return versions.versions_in(self._session.specials())
 
     def policy(self, version: int | Literal["candidate"]) -> Policy:
         """Return a copy of the policy that a version was published with, or of the candidate's.
@@ -488,7 +486,7 @@ class Study:
         with session.writing() as tables:
             return session.load(tables, candidate_of(session, tables)[0] if version == "candidate" else seq)
 
-    def _version(self, version: Any) -> VersionRow:
+    def _version(self, version: Any) -> PublishedVersion:
         rows = self.versions()
         if not is_whole(version) or not 0 <= version < len(rows):
             raise InvalidStudy(f"version must be one of 0 … {len(rows) - 1}; got {shown(version)}.")

@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,15 +29,15 @@ from typing import Any
 import numpy as np
 
 from rarely import Policy, RarelyError, SnapshotError, build_info
-from rarely.extend import Progress
+from rarely.extend import Described, Progress
 from rarely.extend.checks import shown
 from rarely.golden import family_of
 from rarely.study import errors
-from rarely.study.errors import InvalidStudy, StaleTrainer, StudyBusy, StudyError
-from rarely.study.events import Event, EventKind, Position, canonical, next_event
+from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
+from rarely.study.events import PUBLISHING, Event, EventKind, Position, canonical, next_event
 from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
 from rarely.study.settings import StudySettings
-from rarely.study.storage import Lease, Storage, Tables, VersionRow
+from rarely.study.storage import Lease, Storage, Tables
 from rarely.study.tell import rewards_to_learn
 from rarely.study.trial import check_updates, stage_at
 
@@ -49,6 +49,8 @@ _ACTIVE: dict[tuple[str, str, int], str] = {}
 """Holders of leases by database, study and token: the trainings that this process has begun and not ended."""
 NICENESS = 10
 """Added to the niceness of a training process, so that decisions come first."""
+_VERSION = ("number", "parent", "cut", "snapshot", "sha256", "fingerprint", "settings", "environment")
+"""What a version takes from its event."""
 OUTCOMES = ("version", "rejected", "candidate")
 """Kinds of events that hold the result of a training."""
 _DECISIVE = ("rarely", "code", "bits", "numpy", "machine", "loops", "blas")
@@ -100,7 +102,6 @@ def create(
         tables, now = tables.of(row), round(clock() * 1e6)
         tables.append(next_event(name, Position().last, "create", now, content, actor=actor, reason=reason))
         tables.add_snapshot(1, content["sha256"], snapshot)
-        tables.add_version(row.budget, version_row(content, 1, None))
 
 
 def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dict[str, Any], bytes]:
@@ -137,12 +138,50 @@ def _identity(content: dict[str, Any]) -> str:
     return canonical({name: content[name] for name in ("study", "policy", "settings")})
 
 
-def version_row(content: dict[str, Any], seq: int, parent: VersionRow | None) -> VersionRow:
-    """Return the row of a version, given the body of its event."""
-    fields = {name: content[name] for name in ("number", "parent", "cut", "snapshot", "sha256", "fingerprint")}
-    fields |= {name: canonical(content[name]) for name in ("settings", "environment")}
-    seed, first = canonical(content["settings"].get("seed")), 1 if parent is None else parent.cut + 1
-    return VersionRow(**fields, seed=seed, first=first, seq=seq)
+@dataclass(frozen=True, slots=True)
+class PublishedVersion(Described):
+    """A published version, as its event has it.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-versions", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
+    >>> version = study.versions()[0]
+    >>> version.number, version.parent, version.seq
+    (0, None, 1)
+    """
+
+    number: int
+    parent: int | None
+    cut: int
+    """The last event that it learned from: the end of its log range."""
+    snapshot: int
+    """The event that holds its snapshot."""
+    sha256: str
+    """The hash of the snapshot's bytes."""
+    fingerprint: str
+    """The fingerprint of the policy: equal for equal policies, whatever file holds them."""
+    settings: dict[str, Any]
+    environment: dict[str, str]
+    seq: int
+    """The event that published it."""
+    first: int
+    """The first event after the parent's cut."""
+
+
+def versions_in(specials: Iterable[Event]) -> list[PublishedVersion]:
+    """Return the versions that special events have published."""
+    versions: list[PublishedVersion] = []
+    for event in specials:
+        if event.kind in PUBLISHING:
+            number, parent = event.content["number"], event.content["parent"]
+            if number != len(versions) or (parent is None) != (number == 0) or (parent or 0) > number:
+                raise BrokenStudy(f"event {event.seq} publishes version {number} after {len(versions)}. Use a backup.")
+            read = {name: event.content[name] for name in _VERSION}
+            first = 1 if parent is None else versions[parent].cut + 1
+            versions.append(PublishedVersion(**read, seq=event.seq, first=first))
+    return versions
 
 
 # --- training
@@ -394,8 +433,6 @@ def _publish(session: Session, trained: Trained, live: LivePolicy, *, actor: str
             content["number"] = session.position.versions
         event = session.append(tables, kind, content, actor=actor, reason=reason)
         tables.add_snapshot(event.seq, content["sha256"], trained.snapshot)
-        if kind == "version":
-            add_version(session, tables, content, event.seq)
         if kind != "candidate":
             session.install(tables, live)
         _end_lease(session, tables, trained.token)
@@ -429,12 +466,6 @@ def _check_current(session: Session, tables: Tables, trained: Trained) -> None:
             f"this training began from version {trained.parent}, but version {session.position.version} is in use "
             "now. Begin a new update."
         )
-
-
-def add_version(session: Session, tables: Tables, content: dict[str, Any], seq: int) -> None:
-    """Write the row of a version; the database refuses one beyond the budget."""
-    parent = tables.versions()[content["parent"]]
-    tables.add_version(session.row.budget, version_row(content, seq, parent))
 
 
 # --- snapshots

@@ -15,9 +15,9 @@ from rarely.extend.checks import shown
 from rarely.study.errors import InvalidStorage
 from rarely.study.storage.postgresql import PostgresqlStorage
 from rarely.study.storage.sqlite import SqliteStorage, loses_writes, open_file, open_memory
-from rarely.study.storage.tables import CHUNK, Lease, StudyRow, Tables, VersionRow
+from rarely.study.storage.tables import CHUNK, Lease, StudyRow, Tables
 
-__all__ = ["CHUNK", "Lease", "Storage", "StudyRow", "Tables", "VersionRow", "loses_writes", "open_storage"]
+__all__ = ["CHUNK", "Lease", "Storage", "StudyRow", "Tables", "loses_writes", "open_storage"]
 
 
 Storage = SqliteStorage | PostgresqlStorage

@@ -2,8 +2,7 @@
 
 CREATE TABLE rarely_schema (version INTEGER PRIMARY KEY, rarely TEXT NOT NULL);
 CREATE TABLE rarely_studies (
-    study INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, budget BIGINT NOT NULL CHECK (budget >= 1),
-    UNIQUE (study, budget)
+    study INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, budget BIGINT NOT NULL CHECK (budget >= 1)
 );
 CREATE TABLE rarely_events (
     study INTEGER NOT NULL REFERENCES rarely_studies (study), seq BIGINT NOT NULL CHECK (seq >= 1),
@@ -18,19 +17,6 @@ CREATE INDEX rarely_kinds ON rarely_events (study, kind, seq) WHERE kind <> 'dec
 CREATE TABLE rarely_snapshots (
     study INTEGER NOT NULL, seq BIGINT NOT NULL, sha256 TEXT NOT NULL, policy {blob} NOT NULL,
     PRIMARY KEY (study, seq),
-    FOREIGN KEY (study, seq) REFERENCES rarely_events (study, seq)
-);
-CREATE TABLE rarely_versions (
-    study INTEGER NOT NULL, number BIGINT NOT NULL, budget BIGINT NOT NULL, parent BIGINT,
-    first BIGINT NOT NULL, cut BIGINT NOT NULL, seq BIGINT NOT NULL, snapshot BIGINT NOT NULL,
-    sha256 TEXT NOT NULL, fingerprint TEXT NOT NULL,
-    settings TEXT NOT NULL, seed TEXT NOT NULL, environment TEXT NOT NULL,
-    PRIMARY KEY (study, number),
-    CHECK (number >= 0 AND number < budget),
-    CHECK (first <= cut AND cut <= seq),
-    FOREIGN KEY (study, budget) REFERENCES rarely_studies (study, budget),
-    FOREIGN KEY (study, parent) REFERENCES rarely_versions (study, number),
-    FOREIGN KEY (study, snapshot) REFERENCES rarely_snapshots (study, seq),
     FOREIGN KEY (study, seq) REFERENCES rarely_events (study, seq)
 );
 CREATE TABLE rarely_leases (

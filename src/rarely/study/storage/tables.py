@@ -4,14 +4,11 @@
     rarely_studies     one row per study: its name and B, the maximal number of versions
     rarely_events      the append-only record
     rarely_snapshots   serialized policies, each created by one event
-    rarely_versions    number, parent, log range, settings, seed, environment, SHA-256, snapshot
     rarely_erasures    which studies were deleted, when, by whom and why
     rarely_leases      who may publish the next version: the latest row with the highest token
 
 Rows are only ever added: triggers refuse UPDATE and DELETE on every table. `rarely_checkpoints` is not part of the
-record and lies beside it, in PostgreSQL in the same schema and with SQLite in a file of its own. B is part of each
-version's row and of its foreign key to the study, so the database itself refuses a version beyond the budget or with
-another budget.
+record and lies beside it, in PostgreSQL in the same schema and with SQLite in a file of its own.
 
 SQL of transactions is such that both databases understand it.
 """
@@ -37,13 +34,12 @@ Dialect = Literal["sqlite", "postgresql"]
 Run = Callable[..., list[tuple[Any, ...]]]
 """Runs one statement, with ? for each parameter that follows in a sequence, and returns its rows."""
 
-SCHEMA = 4
+SCHEMA = 5
 """Must be raised with every change of the tables, with a step in `upgrade.STEPS`."""
 OLDEST = 3
 """The oldest schema that can be upgraded."""
 TABLES = {"rarely_schema": "version", "rarely_studies": "study", "rarely_events": "study, seq"}
-TABLES |= {"rarely_snapshots": "study, seq", "rarely_versions": "study, number"}
-TABLES |= {"rarely_leases": "study, token, expires", "rarely_erasures": "number"}
+TABLES |= {"rarely_snapshots": "study, seq", "rarely_leases": "study, token, expires", "rarely_erasures": "number"}
 """All tables, and the columns that order their rows."""
 CHECKPOINTS = {"rarely_checkpoints": "study, base, start"}
 """The same of the table beside them, which a backup has as well."""
@@ -54,7 +50,6 @@ _REFUSAL = "rows are added to a study and never changed or deleted"
 
 _EVENT = "seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash"
 _FIELDS = attrgetter(*_EVENT.split(", "))
-_VERSION = "number, parent, first, cut, seq, snapshot, sha256, fingerprint, settings, seed, environment"
 _REWARDED = (
     "FROM rarely_events d JOIN rarely_events r ON r.study = d.study AND r.ref = d.ref AND r.key IS NOT NULL "
     "AND r.kind = 'reward' WHERE d.study = ? AND d.kind = 'decide'"
@@ -76,39 +71,6 @@ class StudyRow:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionRow:
-    """The row of a published version; `settings`, `seed` and `environment` are JSON.
-
-    Examples
-    --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Study
-    >>> study = Study.create("memory://example-versions", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> version = study.versions()[0]
-    >>> version.number, version.parent, version.seq
-    (0, None, 1)
-    """
-
-    number: int
-    parent: int | None
-    first: int
-    """The first event after the parent's cut."""
-    cut: int
-    """The last event that it learned from: the end of its log range."""
-    seq: int
-    """The event that published it."""
-    snapshot: int
-    """The event that holds its snapshot."""
-    sha256: str
-    """The hash of the snapshot's bytes."""
-    fingerprint: str
-    """The fingerprint of the policy: equal for equal policies, whatever file holds them."""
-    settings: str
-    seed: str
-    environment: str
-
-
-@dataclass(frozen=True, slots=True)
 class Lease:
     """The right to publish the next version; times are in microseconds."""
 
@@ -118,7 +80,7 @@ class Lease:
     expires: int
 
 
-Row = TypeVar("Row", StudyRow, VersionRow, Lease, Event)
+Row = TypeVar("Row", StudyRow, Lease, Event)
 
 
 def _kinds(kind: type[Any]) -> tuple[Any, ...]:
@@ -127,7 +89,7 @@ def _kinds(kind: type[Any]) -> tuple[Any, ...]:
     return tuple(hint if isinstance(hint, type | UnionType) else str for hint in read)  # one of some names is text
 
 
-_KINDS: dict[Any, tuple[Any, ...]] = {kind: _kinds(kind) for kind in (StudyRow, VersionRow, Lease, Event)}
+_KINDS: dict[Any, tuple[Any, ...]] = {kind: _kinds(kind) for kind in (StudyRow, Lease, Event)}
 
 
 def _made(kind: type[Row], row: tuple[Any, ...]) -> Row:
@@ -312,7 +274,7 @@ class Tables:
         )
         return [(int(number), int(n), float(s), float(q)) for number, n, s, q in self._rows(sql, first, last)]
 
-    # --- snapshots and versions
+    # --- snapshots
 
     def add_snapshot(self, seq: int, sha256: str, policy: bytes) -> None:
         self._rows("INSERT INTO rarely_snapshots VALUES (?, ?, ?, ?)", seq, sha256, policy)
@@ -322,14 +284,6 @@ class Tables:
         if rows and not isinstance(rows[0][1], bytes):
             raise BrokenStudy(f"the snapshot of event {seq} must be bytes. Use a backup.")
         return (str(rows[0][0]), rows[0][1]) if rows else None
-
-    def add_version(self, budget: int, version: VersionRow) -> None:
-        sql = f"INSERT INTO rarely_versions (study, budget, {_VERSION}) VALUES ({', '.join('?' * 13)})"
-        self._rows(sql, budget, *astuple(version))
-
-    def versions(self) -> list[VersionRow]:
-        sql = f"SELECT {_VERSION} FROM rarely_versions WHERE study = ? ORDER BY number"
-        return [_made(VersionRow, row) for row in self._rows(sql)]
 
     # --- leases
 

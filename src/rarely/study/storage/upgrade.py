@@ -8,17 +8,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 from rarely import __version__
 from rarely.study.errors import InvalidStorage
 from rarely.study.storage.database import Database
 from rarely.study.storage.tables import SCHEMA, check_age, create_table
 
-STEPS: dict[int, tuple[str, Callable[[Database], None]]] = {
+STEPS: dict[int, tuple[str, Callable[[Database], Any]]] = {
     3: (
         "add the table of erasures",
         lambda database: create_table(database.execute, database.dialect, "rarely_erasures"),
-    )
+    ),
+    4: (
+        "drop the table of versions, which their events have",
+        lambda database: database.execute("DROP TABLE IF EXISTS rarely_versions"),
+    ),
 }
 """What leads from a schema to the next one, in words, and what does it inside a transaction."""
 
