@@ -38,3 +38,15 @@ def play(study, first, count, tell=True):
     for answer in answers if tell else ():
         study.tell(answer.id, float(answer.index == 1))
     return answers
+
+
+def told_of(study):
+    """What each decision has earned by the record itself: the first, the last or the sum of its rewards."""
+    rule, told = study.settings.rewards, {}
+    for event in study.events():
+        if event.kind == "reward":
+            before = told.get(event.ref)
+            summed = rule.aggregation == "sum" and before is not None
+            told[event.ref] = event.content["reward"] + (before if summed else 0)
+    records = list(study.decisions())
+    return records, np.array([told.get(record.answer.id, np.nan) for record in records])

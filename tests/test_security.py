@@ -74,6 +74,7 @@ KEPT_BY = {
         "service/test_dashboard.py::test_what_people_wrote_is_text_on_the_page",
     ],
     "Pages load nothing": ["service/test_dashboard.py::test_a_page_loads_nothing_and_runs_nothing"],
+    "Their buttons need": ["service/test_dashboard.py::test_no_other_page_and_no_other_key_can_press_a_button"],
     "No redirect leads": ["service/test_operations.py::test_no_redirect_leads_to_the_host_that_a_request_names"],
     "Logs, errors and metrics": [
         "service/test_operations.py::test_requests_are_logged_without_secrets",

@@ -68,7 +68,8 @@ def test_every_route_is_refused_without_its_scope(keyed):
                 reply = service.send(method, path, body_of(method, path), key=secret)
                 assert (reply.status, reply.content["title"]) == (403, "ScopeMissing"), (path, other)
         assert service.status().events == before
-        assert service.send(method, path, body_of(method, path), key=secrets[scope]).status in (200, 202, 409), path
+        well = (415,) if path.endswith("/act") else (200, 202, 409)  # a button sends a form, not JSON
+        assert service.send(method, path, body_of(method, path), key=secrets[scope]).status in well, path
         seen.add(scope)
     assert seen == set(SCOPES)
 

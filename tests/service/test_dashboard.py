@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -10,22 +11,23 @@ import pytest
 from browser import needs_browser, probe
 from demo_study import demo
 from rarely import LinUCB
-from rarely.service.dashboard import Overview, _first_rounds, by_arm, by_version, panels, render_study
+from rarely.service import KeyFile, dashboard
+from rarely.service.dashboard import Earned, by_arm, by_version, candidate_text, render_study, time_ticks
 from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from services import serving
-from studies import contexts_of, linear
+from studies import contexts_of, linear, told_of
 
 SECTIONS = ("Did it help?", "Mean reward", "Arm shares", "Versions and tuning record", "Health", "Quarantine")
 
 
-def overview_of(study):
-    made = Overview(study.settings)
-    made.follow(study.events())
+def earned_of(study):
+    made = Earned(study.settings.rewards)
+    made.follow(study, study.status().events)
     return made
 
 
-def page_of(study):
-    return render_study(overview_of(study), study.status(), study.versions(), [])
+def page_of(study, **options):
+    return render_study(study, earned_of(study), study.status(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +37,8 @@ def study():
 
 
 @pytest.fixture(scope="module")
-def overview(study):
-    return overview_of(study)
+def earned(study):
+    return earned_of(study)
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +76,10 @@ def test_what_people_wrote_is_text_on_the_page(page):
     assert "nobody <b>" not in page
 
 
-def test_the_columns_are_those_of_the_record(study, overview):
-    records = list(study.decisions())
-    log = study.log()
-    assert overview.column("a").tolist() == [record.answer.index for record in records]
-    assert overview.column("v").tolist() == [record.answer.version for record in records]
-    told = ~np.isnan(overview.column("r"))
-    # Those for which the window has closed have the default reward in the log, and none on the page.
-    np.testing.assert_array_equal(overview.column("r")[told], np.asarray(log.rewards)[told])
-    assert told.sum() == study.status().rewards.used + study.status().rewards.pending
-
-
-def test_each_version_and_arm_has_what_its_own_decisions_earned(study, overview):
-    records, rewards = list(study.decisions()), overview.column("r")
-    for rows, of in ((by_version(overview), "version"), (by_arm(overview), "arm")):
+def test_each_version_and_arm_has_what_its_own_decisions_earned(study, earned):
+    records, rewards = told_of(study)
+    assert np.sum(~np.isnan(rewards)) == study.status().rewards.used + study.status().rewards.pending
+    for rows, of in ((by_version(earned), "version"), (by_arm(earned, None), "index")):
         for row in rows:
             these = [i for i, record in enumerate(records) if getattr(record.answer, of) == row["name"]]
             known = rewards[these][~np.isnan(rewards[these])]
@@ -97,7 +89,25 @@ def test_each_version_and_arm_has_what_its_own_decisions_earned(study, overview)
             middle = (share + z * z / (2 * n)) / (1 + z * z / n)
             half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
             assert (row["low"], row["high"]) == pytest.approx((middle - half, middle + half), rel=2e-2)
-    assert [row["verdict"] for row in by_version(overview)] == ["", "better", "no clear difference"]
+    assert [row["verdict"] for row in by_version(earned)] == ["", "better", "no clear difference"]
+
+
+def test_spans_become_longer_where_there_are_many(study, earned, monkeypatch):
+    monkeypatch.setattr(dashboard, "SPANS", 10)
+    short = earned_of(study)
+    assert len(short.by(0)) <= 10
+    assert short.width > earned.width
+    for place in (1, 2):
+        assert short.by(place).keys() == earned.by(place).keys()
+        np.testing.assert_allclose([*short.by(place).values()], [*earned.by(place).values()])
+    assert short.moment(min(short.by(0))) <= earned.moment(min(earned.by(0)))
+
+
+@pytest.mark.parametrize("seconds", [1.0, 60.0, 4000.0, 86400.0, 9e6, 2e8, 4e9])
+def test_an_axis_of_time_has_few_marks_inside(seconds):
+    ticks = time_ticks(1.79e9, 1.79e9 + seconds)
+    assert len(ticks) <= 6
+    assert all(1.79e9 <= at <= 1.79e9 + seconds for at, _ in ticks)
 
 
 def played(name, rewards_by_version, **options):
@@ -110,37 +120,17 @@ def played(name, rewards_by_version, **options):
             if version + 1 < len(rewards_by_version):
                 study.update(force=True)
                 study.tell(study.ask(contexts_of(1), id=f"{version}-last").id, rewards[-1])
-        return overview_of(study), page_of(study)
+        return earned_of(study), page_of(study)
 
 
 def test_a_version_that_helped_or_harmed_is_named_so():
     made, page = played("helped", [[0.0] * 30, [1.0] * 30, [0.1, 0.0] * 15])
     assert [row["verdict"] for row in by_version(made)] == ["", "better", "worse"]
     assert "Version 2: worse." in page
-    made, page = played(
-        "sums", [[3.0, 5.0], [4.0]], rewards=RewardRule(aggregation="sum", wait=1.0, least=0.0, most=9.0)
-    )
+    made, page = played("numbers", [[3.0, 5.0], [4.0]], rewards=RewardRule(least=0.0, most=9.0))
     assert "no clear difference" in page
     made, page = played("single", [[1.0]])
     assert "Nothing to compare yet" in page
-
-
-def test_lines_of_versions_are_where_they_began_to_decide(study, overview):
-    versions = [record.answer.version for record in study.decisions()]
-    begins = [round for round in range(2, len(versions) + 1) if versions[round - 1] != versions[round - 2]]
-    assert list(_first_rounds(overview)) == begins
-    assert begins != [update["record"]["round"] for update in overview.updates if update["record"]]
-
-
-def test_an_overview_that_follows_in_parts_is_the_same(study, overview):
-    parts = Overview(study.settings)
-    while parts.seq < overview.seq:
-        parts.follow(study.events(parts.seq, parts.seq + 101))
-    for name in "avr":
-        np.testing.assert_array_equal(parts.column(name), overview.column(name))
-    assert parts.quarantined == overview.quarantined
-    assert sorted(event.why for event in overview.quarantined) == ["out of range", "unknown decision"]
-    assert panels(parts) == panels(overview)
 
 
 def test_a_study_without_decisions_has_a_page():
@@ -197,7 +187,7 @@ def test_after_a_rollback_the_headline_judges_the_version_in_use():
     assert "Version 1: better." in page
     with Study.open("memory://judged") as study:
         study.rollback(0)
-        page = render_study(made, study.status(), study.versions(), [])
+        page = render_study(study, made, study.status())
     assert "Version 0: worse." in page
     assert "Version 1: better." not in page
 
@@ -224,6 +214,70 @@ def test_the_index_says_which_studies_cannot_be_read(tmp_path):
         assert "cannot be read now" in page
         assert "No studies yet" not in page
         assert str(tmp_path) not in page
+
+
+@pytest.fixture
+def trial(tmp_path):
+    """A study with two versions and a candidate, and keys."""
+    storage = f"sqlite:///{tmp_path / 'trial.db'}"
+    stages = [Stage("first", 20), Stage("approved", least=0.1, approval=True)]
+    with Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"], stages=stages) as study:
+        for i in range(80):
+            study.tell(study.ask(contexts_of(i), id=f"{i}").id, float(i % 3 == 0))
+            if i in (9, 39):
+                study.update()
+        text = candidate_text(study, study.status())
+        assert "doubly robust" in text or "cannot be estimated" in text
+    return storage, KeyFile(tmp_path / "keys.json")
+
+
+def pressed(service, key, act, token=None, **fields):
+    page = service.send("GET", "/studies/trial", key=key).body.decode()
+    found = re.search(r'name="token" value="([0-9a-f]{64})"', page)
+    fields |= {"act": act, "token": found.group(1) if token is None else token}
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    return service.send("POST", "/studies/trial/act", urlencode(fields).encode(), headers=headers, key=key)
+
+
+def test_buttons_approve_pin_and_roll_back_in_the_name_of_the_key(trial):
+    storage, keys = trial
+    admin, reader = keys.add("ann", ["read", "admin"]), keys.add("eve", ["read"])
+    with serving(storage, automatic=False, keys=keys) as service:
+        page = service.send("GET", "/studies/trial", key=reader).body.decode()
+        assert "<form" not in page
+        assert "A candidate waits" in page
+        reply = pressed(service, admin, "approve", reason="looks well")
+        assert (reply.status, reply.headers["location"]) == (303, "../trial")
+        assert pressed(service, admin, "pin").status == 303
+        assert pressed(service, admin, "rollback", version="0", reason="<b>worse").status == 303
+        status = service.status()
+        assert (status.version, status.versions, status.pinned) == (0, 3, True)
+        acts = [(event.kind, event.actor, event.reason) for event in service.opened.study.acts()[-3:]]
+        assert acts == [("version", "ann", "looks well"), ("pin", "ann", ""), ("rollback", "ann", "<b>worse")]
+        assert "&lt;b&gt;worse" in service.send("GET", "/studies/trial", key=admin).body.decode()
+
+
+def test_no_other_page_and_no_other_key_can_press_a_button(trial):
+    storage, keys = trial
+    admin, second, reader = (
+        keys.add("ann", ["read", "admin"]),
+        keys.add("bob", ["read", "admin"]),
+        keys.add("eve", ["read"]),
+    )
+    with serving(storage, automatic=False, keys=keys) as service:
+        page = service.send("GET", "/studies/trial", key=second).body.decode()
+        stolen = re.search(r'name="token" value="([0-9a-f]{64})"', page).group(1)
+        for token in ("", "0" * 64, stolen):
+            assert pressed(service, admin, "pin", token=token).status in (403, 422)
+        assert pressed(service, reader, "pin", token=stolen).status == 403
+        assert pressed(service, admin, "rollback", version="99").status == 422
+        assert pressed(service, admin, "rollback", version="x").status == 422
+        assert pressed(service, admin, "delete").status == 422
+        assert service.post("pin", {"reason": ""}, key=reader).status == 403
+        assert not service.status().pinned
+        assert (
+            "form-action 'self'" in service.send("GET", "/studies/trial", key=admin).headers["content-security-policy"]
+        )
 
 
 def test_files_of_the_record_are_for_their_owner_alone(tmp_path):

@@ -152,7 +152,7 @@ def test_a_failed_training_and_a_failed_request_are_logged_with_the_reason(trial
         reply = service.decide(2)
         assert (reply.status, "log says why" in reply.content["detail"]) == (500, True)
         assert "ZeroDivisionError" in said(log, "a request failed", "error")[0]["traceback"]
-        monkeypatch.setattr("rarely.service.routes.dashboard_of", lambda study: 1 / 0)
+        monkeypatch.setattr("rarely.service.opened.render_study", lambda *_: 1 / 0)
         assert service.send("GET", "/studies/trial").status == 500
         assert len(said(log, "a request failed", "error")) == 2
 
@@ -359,7 +359,7 @@ def test_every_family_has_help_and_type_and_stands_together(served):
             assert name == family or name.removesuffix(name[name.rindex("_") :]) == family
             float(line.rsplit(" ", 1)[1])
     assert len(seen) == len(set(seen))
-    none = {"rarely_trainings_total", "rarely_reconnects_total", "rarely_reward_sum", "rarely_reward_count"}
+    none = {"rarely_trainings_total", "rarely_reconnects_total"}
     assert set(FAMILIES) - set(seen) == none
     assert 'rarely_requests_total{study="trial",route="decide",status="200"} 1' in body
     assert 'rarely_requests_total{study="",route="none",status="404"} 1' in body
@@ -410,7 +410,7 @@ def metric(service, name, **labels):
 
 
 def test_rewards_are_summed_by_version_and_a_fall_between_updates_is_seen(trial, monkeypatch):
-    monkeypatch.setattr("rarely.service.opened.BLOCK", 50)
+    monkeypatch.setattr("rarely.service.dashboard.BLOCK", 50)
     monkeypatch.setattr("rarely.service.opened.STATUS_LIFETIME", -1.0)
     noise = np.random.default_rng(0)
 

@@ -210,6 +210,11 @@ class KeyFile:
         self._seen, self._keys = None, tuple(keys)
 
 
+def name_of(key: Key | None) -> str:
+    """Return the name of a caller; "" where no keys are needed."""
+    return "" if key is None else key.name
+
+
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from rarely import RarelyError, __version__
 from rarely.service.access import KeyFile, caller_of
-from rarely.service.bodies import MEDIA, ProblemBody, Refusal, read_body, response_of
+from rarely.service.bodies import MEDIA, ProblemBody, Refusal, media_of, read_body, response_of
 from rarely.service.opened import OpenedStudies
 from rarely.service.routes import PUBLIC, ROUTES, Api, Handler
 from rarely.service.writer import ServiceLimits
@@ -137,7 +137,7 @@ async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Requ
     if route.scope == PUBLIC:
         return await route.handler(api)
     key = caller_of(keys, request, route.scope, study)
-    request.state.key = caller = "" if key is None else key.name
+    request.state.key = "" if key is None else key.name
     if route.name == "backup" and key is not None and key.studies is not None:
         raise Refusal(403, "a backup holds all studies, and the key is for some of them.", "StudyNotAllowed")
     if study is None:
@@ -145,13 +145,13 @@ async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Requ
     opened = await api.opened(study)
     request.state.meters = opened.meters
     if not route.takes:
-        return await route.handler(api, opened)
+        return await route.handler(api, opened, key)
     body = await read_body(request, route.takes, api.limits.body)
     request.state.decision = getattr(body, "id", None) or ""
     several = getattr(body, "requests", None) or getattr(body, "rewards", None)
     if keys is not None and several:
         keys.charge(key, len(several) - 1)
-    return await route.handler(api, opened, body, caller)
+    return await route.handler(api, opened, key, body)
 
 
 def _id_of(request: Request) -> str:
@@ -219,6 +219,7 @@ def _operation(route: Handler) -> dict[str, Any]:
     answer = {"description": "The answer.", "content": {media: {"schema": schema}}}
     responses = {"200": answer} | {code: problem for code in sorted(refused)}
     responses |= {"202": answer} if route.name == "activate" else {}
+    responses |= {"303": {"description": "It was done; see the page."}} if route.name == "act" else {}
     responses |= {"503": answer} if route.path.startswith("/health") else {}
     name = route.name if route.path != "/health" else "health"
     operation: dict[str, Any] = {"operationId": name, "description": getdoc(route.handler), "responses": responses}
@@ -227,7 +228,8 @@ def _operation(route: Handler) -> dict[str, Any]:
     if route.scope != PUBLIC:
         operation["security"] = [{"key": [route.scope]}]
     if route.takes:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _any(route.takes)}}}
+        content = {media_of(route.takes): {"schema": _any(route.takes)}}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
 
 from pydantic import (
     BaseModel,
@@ -32,7 +33,7 @@ MAX_ERRORS = 3
 MAX_FEATURES = 10_000
 """Numbers in a context."""
 _ADDRESS = re.compile(r"\b(sqlite|postgres(ql)?|memory)://[^\s,;)]+[^\s,;).:]")
-MEDIA = "application/problem+json"
+MEDIA, FORM = "application/problem+json", "application/x-www-form-urlencoded"
 _STATUSES: tuple[tuple[int, tuple[type[RarelyError], ...]], ...] = (
     (404, (errors.UnknownStudy, errors.UnknownDecision)),
     (409, (errors.StudyConflict, errors.StudyExists, errors.StudyFull, errors.StudyPinned, errors.EnrolmentClosed)),
@@ -152,6 +153,14 @@ class ActivateRequest(SignedRequest):
     force: bool = Field(False, description='Train "next" even if no reward came since the last update.')
 
 
+class ActRequest(SignedRequest):
+    """A button of the dashboard."""
+
+    act: Literal["approve", "dismiss", "pin", "unpin", "rollback"]
+    version: str = Field("", description="The number to roll back to.")
+    token: str = Field(description="What the page holds, so that no other page can press its buttons.")
+
+
 class ProblemBody(BaseModel):
     """Why a request was refused (RFC 9457)."""
 
@@ -192,13 +201,19 @@ class HealthBody(BaseModel):
     problems: list[str] = Field(description="What is wrong, without names and paths.")
 
 
+def media_of(models: tuple[type[BaseModel], ...]) -> str:
+    """Return the media type of a body."""
+    return FORM if models == (ActRequest,) else "application/json"
+
+
 async def read_body(request: Request, models: tuple[type[BaseModel], ...], max_bytes: int) -> Any:
     """Read a request's body as the model that has a field of the body, else the first; `Refusal` if it is invalid."""
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
-    if kind.strip().lower() != "application/json" or charset not in ("", "utf-8"):
-        raise Refusal(415, "the body must be JSON in UTF-8: Content-Type: application/json.", "WrongContentType")
-    value = parse(await _read_bytes(request, max_bytes))
+    if kind.strip().lower() != (wanted := media_of(models)) or charset not in ("", "utf-8"):
+        raise Refusal(415, f"the body must be {wanted} in UTF-8; name it as Content-Type.", "WrongContentType")
+    body = await _read_bytes(request, max_bytes)
+    value = dict(parse_qsl(body.decode(errors="replace"))) if wanted == FORM else parse(body)
     names = value.keys() if isinstance(value, dict) else set()
     model = next((each for each in models[1:] if each.model_fields.keys() & names), models[0])
     try:

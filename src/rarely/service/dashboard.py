@@ -1,145 +1,149 @@
 """The dashboard: pages that the service renders, with their charts inside and nothing loaded from elsewhere.
 
-The record of a study is append-only, so an `Overview` reads each event once, into columns that grow with it: a page
-that is loaded again reads only what is new.
-
-    a    the arm of a decision     v    its version     r    its reward so far, NaN if there is none
+The database sums what decisions earned, by span of time, version and arm: a cell of `Earned`. The record is
+append-only, so a page that is loaded again asks for what is new.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from array import array
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from math import hypot, sqrt
 from typing import Any
 
 import numpy as np
 
-from rarely.extend import Array, IntArray, schedule_from
-from rarely.offpolicy.intervals import Span, deviations, normal, read_range, score, variance_share
+from rarely import RarelyError
+from rarely.extend import Array, schedule_from
+from rarely.offpolicy import difference
+from rarely.offpolicy.intervals import Span, deviations, normal, score
 from rarely.pages.page import render
-from rarely.pages.plots import group_means
 from rarely.pages.svg import Chart, legend
-from rarely.study import PublishedVersion, Status
-from rarely.study.events import SPECIALS, Event
-from rarely.study.settings import StudySettings
+from rarely.study import Status, Study
+from rarely.study.settings import RewardRule
 from rarely.study.versions import UNLIMITED
 
 BINS = 40
 """Points of a chart over time."""
+SPANS = 400
+"""Spans of time that are kept apart; with more of them, two become one."""
+EVENTS = 20_000
+"""Events that the database sums at a time."""
+BLOCK, DEVIATIONS = 500, 5.0
+"""Rewards that are compared with those before, and by how many standard errors they are lower if it is an alarm."""
 MAX_ARMS = 7
 """Arms with a colour of their own; the others share the last."""
-SECTIONS = {"helped": "Did it help?", "charts": "Charts", "updates": "Versions", "health": "Health"}
-SECTIONS |= {"quarantine": "Quarantine", "steps": "Latest actions"}
+SECTIONS = {"helped": "Did it help?", "charts": "Charts", "acts": "What to do", "updates": "Versions"}
+SECTIONS |= {"health": "Health", "quarantine": "Quarantine", "steps": "Latest actions"}
 LATEST = 100
 """How many rewards in quarantine, and actions of people, are named."""
+TICKS = [60.0 * minutes for minutes in (1, 5, 15, 60, 180, 720, 1440, 2880, 10_080, 43_200, 129_600, 525_600)]
+"""Seconds between two marks on an axis of time."""
+NOTHING: Array = np.zeros(5)
+"""Decisions, rewards, their sum and sum of squares, and how many are neither 0 nor 1."""
 
 
-class Overview:
-    """Columns of all decisions, and the rare events; hold `lock` while following or reading."""
+class Earned:
+    """What decisions have earned, and whether the rewards of the version in use fell; hold `lock` meanwhile."""
 
-    def __init__(self, settings: StudySettings) -> None:
-        self.settings, self.lock = settings, threading.Lock()
-        self.seq = 0
-        self._columns: dict[str, array[Any]] = {"a": array("l"), "v": array("l"), "r": array("d")}
-        self.updates: list[dict[str, Any]] = []
-        """Version 0 and all trainings: seq, time, kind, number, and the policy's record of the update."""
-        self.steps: deque[Event] = deque(maxlen=LATEST)
-        """The latest actions of people."""
-        self.quarantined: deque[Event] = deque(maxlen=LATEST)
+    def __init__(self, rule: RewardRule) -> None:
+        self.rule, self.lock, self.seq, self.width = rule, threading.Lock(), 0, 60_000_000
+        self.cells: dict[tuple[int, int, int], Array] = {}
+        """`NOTHING` and more, by span of `width` microseconds, version and arm."""
+        self.fell = False
+        self._version, self._before, self._block = -1, NOTHING, NOTHING
 
-    def column(self, name: str) -> Array:
-        return np.array(self._columns[name])
+    def follow(self, study: Study, last: int) -> None:
+        """Take in the next events up to `last`, so many that others hardly wait."""
+        end = min(last, self.seq + EVENTS)
+        for span, version, arm, *more in study.earned(self.seq, end, self.width):
+            place, counts = (int(span), int(version), int(arm)), np.array(more, np.float64)
+            self.cells[place] = self.cells.get(place, NOTHING) + counts
+            if version > self._version:
+                self._version, self.fell, self._before, self._block = int(version), False, NOTHING, NOTHING
+            if version == self._version:
+                self._block = self._block + counts
+        self.seq = end
+        self._compare()
+        while len({span for span, *_ in self.cells}) > SPANS:
+            cells, self.cells, self.width = self.cells, {}, 2 * self.width
+            for (span, *others), counts in cells.items():
+                place = span // 2, others[0], others[1]
+                self.cells[place] = self.cells.get(place, NOTHING) + counts
 
-    @property
-    def decisions(self) -> int:
-        return len(self._columns["a"])
+    def _compare(self) -> None:
+        """Compare the latest block of rewards of the newest version with those before, once it is whole."""
+        (_, m, s, q, _), (_, n, t, r, _) = self._before, self._block
+        if n < BLOCK:
+            return
+        if m >= BLOCK:
+            spread = max(q / m - (s / m) ** 2, 0.0) / m + max(r / n - (t / n) ** 2, 0.0) / n
+            self.fell = bool(t / n - s / m < -DEVIATIONS * sqrt(spread))
+        if not self.fell:
+            self._before = self._before + self._block
+        self._block = NOTHING
 
-    def follow(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if event.kind == "decide":
-                content = event.content
-                for name, value in {"a": content["arm"], "v": content["version"], "r": np.nan}.items():
-                    self._columns[name].append(value)
-            elif event.kind == "reward":
-                self._reward(event.content)
-            elif event.kind == "quarantine":
-                self.quarantined.append(event)
-            elif event.kind in SPECIALS:
-                self._special(event)
-            self.seq = event.seq
+    def by(self, place: int) -> dict[int, Array]:
+        """Return the sums by span (0), version (1) or arm (2), in order."""
+        sums: dict[int, Array] = {}
+        for key, counts in self.cells.items():
+            sums[key[place]] = sums.get(key[place], NOTHING) + counts
+        return dict(sorted(sums.items()))
 
-    def _reward(self, content: dict[str, Any]) -> None:
-        rewards, place = self._columns["r"], content["round"] - 1
-        summed = self.settings.rewards.aggregation == "sum" and not np.isnan(rewards[place])
-        rewards[place] = rewards[place] + content["reward"] if summed else content["reward"]
-
-    def _special(self, event: Event) -> None:
-        if event.kind in ("create", "version", "candidate", "rejected"):
-            content = event.content
-            made = {"seq": event.seq, "time": event.time / 1e6, "kind": event.kind, "actor": event.actor}
-            self.updates.append(made | {"number": content.get("number", 0), "record": content.get("record")})
-        if event.kind not in ("create", "rejected"):
-            self.steps.append(event)
+    def moment(self, span: float) -> float:
+        """Return when a span begins, in seconds since 1970."""
+        return span * self.width / 1e6
 
 
 # --- pages
 
 
 def render_study(
-    overview: Overview, status: Status, versions: Sequence[PublishedVersion], health: Sequence[tuple[str, bool, str]]
+    study: Study,
+    earned: Earned,
+    status: Status,
+    health: Sequence[tuple[str, bool, str]] = (),
+    candidate: str = "",
+    token: str = "",
 ) -> str:
-    """Return the page of a study."""
-    with overview.lock:
-        rows = by_version(overview)
-        shown: dict[str, Any] = {"by_version": rows[-LATEST:], "by_arm": by_arm(overview)[:LATEST]}
+    """Return the page of a study; with a token it has buttons for those who may press them."""
+    acts = study.acts()
+    made = [event for event in acts if event.kind in ("create", "version", "candidate", "rejected")]
+    names = study.settings.arms
+    with earned.lock:
+        rows = by_version(earned)
+        shown: dict[str, Any] = {"by_version": rows[-LATEST:], "by_arm": by_arm(earned, names)[:LATEST]}
         shown |= {"unlimited": status.budget >= UNLIMITED, "judged": judged(rows, status.version)}
-        shown |= {"panels": panels(overview), "updates": overview.updates}
-        shown |= {name: list(reversed(getattr(overview, name))) for name in ("quarantined", "steps")}
-        shown |= {"versions": {row.number: row for row in versions}, "health": [*_conditions(status), *health]}
-        schedule = versions[-1].settings.get("schedule")
-        shown |= {"status": status, "schedule": schedule_from(schedule) if schedule else "no schedule"}
-        return render("rarely.service", "study.html", **shown, contents=[*SECTIONS.items()], now=time.time())
+        shown |= {"panels": [panel for panel in (_rewards(earned), _shares(earned, names)) if panel]}
+    shown |= {"steps": [event for event in acts if event.kind not in ("create", "rejected")][: -LATEST - 1 : -1]}
+    shown |= {"updates": made, "quarantined": study.quarantined(LATEST), "health": [*_conditions(status), *health]}
+    schedule = made[-1].content["settings"].get("schedule")
+    shown |= {"status": status, "schedule": schedule_from(schedule) if schedule else "no schedule"}
+    numbers = [event.content["number"] for event in made if event.kind in ("create", "version")]
+    shown |= {"numbers": [number for number in numbers if number != status.version], "token": token}
+    contents = [(id, name) for id, name in SECTIONS.items() if id != "acts" or token or candidate]
+    return render("rarely.service", "study.html", **shown, candidate=candidate, contents=contents, now=time.time())
 
 
-def panels(overview: Overview) -> list[dict[str, Any]]:
-    """Return all charts that have something to show, each with its title, its legend and a sentence."""
-    return [panel for panel in (_rewards(overview), _shares(overview)) if panel is not None]
-
-
-def _rewards(overview: Overview) -> dict[str, Any] | None:
-    rewards = overview.column("r")
-    rewarded = np.flatnonzero(~np.isnan(rewards))
-    if len(rewarded) < 2:
-        return None
-    groups = np.array_split(rewarded, min(BINS, len(rewarded)))
-    means, rounds = group_means(rewards, groups)[0], np.array([group.mean() + 1 for group in groups])
-    chart = Chart("mean reward by round", (1, overview.decisions), (min(means.min(), 0), means.max() * 1.05), "round")
-    chart.line(rounds, means)
-    for row in by_version(overview):
-        if row["rewards"]:
-            chart.line((row["first"], row["last"]), (row["mean"], row["mean"]), 1)
-    for round in _first_rounds(overview):
-        chart.mark(round)
-    note = f"{len(rewarded)} of {overview.decisions} decisions have a reward."
-    names = legend("consecutive rounds", "version")
-    return {"title": "Mean reward", "svg": chart.svg(), "legend": names, "note": note}
-
-
-def by_version(overview: Overview) -> list[dict[str, Any]]:
+def by_version(earned: Earned) -> list[dict[str, Any]]:
     """Return what the decisions of each version earned, and whether that differs from the version before.
 
     The difference of two means has an interval from those of both (Newcombe's).
     """
-    versions = overview.column("v").astype(int)
     rows: list[dict[str, Any]] = []
-    for version in np.unique(versions):
-        these = np.flatnonzero(versions == version)
-        row = {"name": int(version), "first": these[0] + 1, "last": these[-1] + 1, **_earned(overview, these)}
+    for version, counts in earned.by(1).items():
+        spans = [span for span, number, _ in earned.cells if number == version]
+        row = {"name": version, "first": earned.moment(min(spans)), "last": earned.moment(max(spans) + 1)}
+        row |= mean_of(earned, counts)
         rows.append(row | (compared(row, rows[-1]) if rows else {}))
     return rows
+
+
+def by_arm(earned: Earned, names: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Return what the decisions for each arm earned, the most frequent arm first."""
+    rows = [{"name": names[a] if names else a, **mean_of(earned, counts)} for a, counts in earned.by(2).items()]
+    return sorted(rows, key=lambda row: -row["decisions"])
 
 
 def compared(row: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
@@ -147,8 +151,8 @@ def compared(row: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
     if not (row["rewards"] and old["rewards"]):
         return {}
     change = row["mean"] - old["mean"]
-    low = change - np.hypot(row["mean"] - row["low"], old["high"] - old["mean"])
-    high = change + np.hypot(row["high"] - row["mean"], old["mean"] - old["low"])
+    low = change - hypot(row["mean"] - row["low"], old["high"] - old["mean"])
+    high = change + hypot(row["high"] - row["mean"], old["mean"] - old["low"])
     verdict = "better" if low > 0 else "worse" if high < 0 else "no clear difference"
     return {"change": change, "change_low": low, "change_high": high, "verdict": verdict}
 
@@ -162,54 +166,118 @@ def judged(rows: Sequence[dict[str, Any]], version: int) -> dict[str, Any] | Non
     return mine | verdict | {"other": others[-1]["name"], "other_mean": others[-1]["mean"]}
 
 
-def by_arm(overview: Overview) -> list[dict[str, Any]]:
-    """Return what the decisions for each arm earned, the most frequent arm first."""
-    arms, names = overview.column("a").astype(int), overview.settings.arms
-    rows = [{"name": names[a] if names else a, **_earned(overview, np.flatnonzero(arms == a))} for a in np.unique(arms)]
-    return sorted(rows, key=lambda row: -row["decisions"])
-
-
-def _earned(overview: Overview, these: IntArray) -> dict[str, Any]:
+def mean_of(earned: Earned, counts: Array) -> dict[str, Any]:
     """Return the mean reward of some decisions with its 95 % interval: a score interval if their range is known."""
-    every, rule = overview.column("r"), overview.settings.rewards
-    rewards = every[these][~np.isnan(every[these])]
-    row: dict[str, Any] = {"decisions": len(these), "rewards": len(rewards), "mean": None, "verdict": ""}
-    if not len(rewards):
+    decisions, n, total, squares, _ = counts.tolist()
+    row: dict[str, Any] = {"decisions": int(decisions), "rewards": int(n), "mean": None, "verdict": ""}
+    if not n:
         return row
-    mean, error, z = float(rewards.mean()), float(rewards.std() / np.sqrt(max(len(rewards) - 1, 1))), deviations(0.95)
-    bounded = rule.aggregation != "sum" and None not in (rule.least, rule.most)
-    within = read_range((rule.least, rule.most) if bounded else None, every[~np.isnan(every)])
-    interval = normal(mean, error, z)
-    if within is not None:
-        share = variance_share(np.ones(len(rewards)), rewards, rewards - mean, within)
-        interval = score(mean, error, z, Span(*within, len(rewards)), share, within)
-    return row | {"mean": mean, "low": interval[0], "high": interval[1]}
+    mean, rule, z = total / n, earned.rule, deviations(0.95)
+    spread = max(squares - n * mean**2, 0.0)
+    error = sqrt(spread / n / max(n - 1, 1))
+    low, high = normal(mean, error, z)
+    within = None if any(counts[4] for counts in earned.cells.values()) else (0.0, 1.0)
+    if rule.aggregation != "sum" and rule.least is not None and rule.most is not None:
+        within = rule.least, rule.most
+    if within is not None:  # as `variance_share`, of sums
+        width = within[1] - within[0]
+        at = (mean - within[0]) / width
+        share = min(1.0, (spread / width**2 + 1) / (n * max(0.0, at * (1 - at)) + 1))
+        low, high = score(mean, error, z, Span(*within, n), share, within)
+    return row | {"mean": mean, "low": low, "high": high}
 
 
-def _shares(overview: Overview) -> dict[str, Any] | None:
-    arms = overview.column("a").astype(int)
-    if not len(arms):
+def candidate_text(study: Study, status: Status) -> str:
+    """Return what a candidate would have earned in place of the version in use, by decisions that it does not know."""
+    candidates = [event for event in study.acts() if event.seq == status.candidate]
+    if not candidates:
+        return ""
+    first = max(candidates[0].content["cut"], status.events - EVENTS)
+    try:
+        log = study.log(first)
+        gain = difference(log, study.policy("candidate"), study.policy(status.version))
+    except RarelyError as refusal:
+        return f"What it would earn cannot be estimated yet: {refusal}"
+    return (
+        f"By the {len(log) - log.missing} rewarded decisions since it was trained it would earn {gain.value:+.3g} in "
+        f"each beside version {status.version}, 95 % interval {gain.low:.3g} to {gain.high:.3g} (doubly robust). "
+        f"{gain.note}"
+    )
+
+
+# --- charts
+
+
+def _binned(earned: Earned) -> tuple[Array, list[dict[int, Array]]]:
+    """Return the moments of the bins of a chart, and in each the sums by arm."""
+    spans = sorted(earned.by(0))
+    count = min(BINS, spans[-1] - spans[0] + 1)
+    edges = np.linspace(spans[0], spans[-1] + 1, count + 1)
+    sums: list[dict[int, Array]] = [{} for _ in range(count)]
+    for (span, _, arm), counts in earned.cells.items():
+        inside = sums[min(int(np.searchsorted(edges, span, "right")) - 1, count - 1)]
+        inside[arm] = inside.get(arm, NOTHING) + counts
+    return np.array([earned.moment(at) for at in (edges[:-1] + edges[1:]) / 2]), sums
+
+
+def _ends(earned: Earned) -> tuple[float, float]:
+    spans = earned.by(0)
+    return earned.moment(min(spans)), earned.moment(max(spans) + 1)
+
+
+def _rewards(earned: Earned) -> dict[str, Any] | None:
+    rows = [row for row in by_version(earned) if row["rewards"]]
+    told = sum(row["rewards"] for row in rows)
+    if told < 2:
         return None
-    names = overview.settings.arms or [str(arm) for arm in range(arms.max() + 1)]
-    groups = np.array_split(np.arange(len(arms)), min(BINS, len(arms)))
-    shares = np.array([np.bincount(arms[group], minlength=len(names)) / len(group) for group in groups])
+    times, bins = _binned(earned)
+    sums = [sum(inside.values(), NOTHING) for inside in bins]
+    means = np.array([counts[2] / counts[1] if counts[1] else np.nan for counts in sums])
+    ends, high = _ends(earned), float(np.nanmax([*means, *(row["mean"] for row in rows)]))
+    chart = Chart("mean reward over time", ends, (min(np.nanmin(means), 0), high * 1.05), "", ticks=time_ticks(*ends))
+    chart.line(times, means)
+    if len(times) == 1:
+        chart.point(times[0], means[0])
+    for row in rows:
+        chart.line((row["first"], row["last"]), (row["mean"], row["mean"]), 1)
+    for row in rows[1:]:
+        chart.mark(row["first"])
+    note = f"{told} rewards of {sum(row['decisions'] for row in by_version(earned))} decisions, by when they were made."
+    return {"title": "Mean reward", "svg": chart.svg(), "legend": legend("spans of time", "version"), "note": note}
+
+
+def _shares(earned: Earned, given: Sequence[str] | None) -> dict[str, Any] | None:
+    if not earned.cells:
+        return None
+    times, bins = _binned(earned)
+    names = list(given or map(str, range(max(earned.by(2)) + 1)))
+    counts = np.array([[inside.get(arm, NOTHING)[0] for arm in range(len(names))] for inside in bins])
+    order = np.argsort(-counts.sum(axis=0), kind="stable")
+    whole = np.where(counts.sum(axis=1) > 0, counts.sum(axis=1), np.nan)
+    shares = counts / whole[:, None]
     if len(names) > MAX_ARMS + 1:
-        order = np.argsort(-shares.sum(axis=0), kind="stable")
         shares = np.column_stack([shares[:, order[:MAX_ARMS]], shares[:, order[MAX_ARMS:]].sum(axis=1)])
         names = [*(names[arm] for arm in order[:MAX_ARMS]), f"{len(names) - MAX_ARMS} others"]
-    rounds = np.array([group.mean() + 1 for group in groups])
-    chart = Chart("shares of the arms over rounds", (0, overview.decisions), (0, 1), "round")
+    ends = _ends(earned)
+    chart = Chart("shares of the arms over time", ends, (0, 1), "", ticks=time_ticks(*ends))
     for arm in range(shares.shape[1]):
-        chart.line(rounds, shares[:, arm], arm)
-        if len(rounds) == 1:
-            chart.point(rounds[0], shares[0, arm], arm)
+        chart.line(times, shares[:, arm], arm)
+        if len(times) == 1:
+            chart.point(times[0], shares[0, arm], arm)
     note = "How often each arm was chosen."
     return {"title": "Arm shares", "svg": chart.svg(), "legend": legend(*names), "note": note}
 
 
-def _first_rounds(overview: Overview) -> IntArray:
-    """Return the rounds in which another version than before decided."""
-    return np.flatnonzero(np.diff(overview.column("v"))) + 2
+def time_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Return at most five moments between two others, and their names (UTC).
+
+    >>> time_ticks(0, 3600)
+    [(0.0, '00:00'), (900.0, '00:15'), (1800.0, '00:30'), (2700.0, '00:45'), (3600.0, '01:00')]
+    """
+    apart = next((each for each in TICKS if (high - low) / each <= 5), (high - low) / 5)
+    form = "%H:%M" if high - low <= TICKS[6] else "%d %b" if high - low < TICKS[-1] else "%b %Y"
+    first, last = int(-(-low // apart)), int(high // apart)
+    return [(apart * i, time.strftime(form, time.gmtime(apart * i))) for i in range(first, last + 1)]
 
 
 def _conditions(status: Status) -> list[tuple[str, bool, str]]:

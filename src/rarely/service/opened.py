@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from rarely import NothingToLearn, RarelyError
 from rarely.extend.provisional import ALARM_KINDS as ALARMS
 from rarely.service.bodies import Refusal
-from rarely.service.dashboard import Overview
+from rarely.service.dashboard import Earned, candidate_text, render_study
 from rarely.service.metrics import Meters, sample
 from rarely.service.writer import Call, ServiceLimits, Writer
 from rarely.study import Job, Request, Status, Study, Tell, Trained
@@ -38,10 +38,8 @@ Result = TypeVar("Result")
 LOG = logging.getLogger("rarely.service")
 RECONNECT_PAUSE = 1.0
 """Seconds between two attempts to connect again."""
-BLOCK, DEVIATIONS = 500, 5.0
-"""Rewards that are compared with those before, and by how many standard errors they are lower if it is an alarm."""
-EVENTS = 20_000
-"""Events whose rewards are summed at a time."""
+CANDIDATE_EVENTS = 1000
+"""Events after which the candidate is compared with the version in use again."""
 START_WAIT = 1.0
 """Seconds after which a service that is still opening its studies answers: it is alive, and not ready."""
 STATUS_LIFETIME = 1.0
@@ -175,42 +173,6 @@ class Trainer:
         return result
 
 
-class Earnings:
-    """Rewards by version, and whether those of the version in use have fallen since it began.
-
-    Blocks of `BLOCK` rewards are compared with all before; `DEVIATIONS` standard errors less are no chance.
-    """
-
-    def __init__(self) -> None:
-        self.seq, self.fell = 0, False
-        self.sums: dict[int, tuple[int, float, float]] = {}
-        self._before = self._block = (0, 0.0, 0.0)
-        self._version = -1
-
-    def follow(self, study: Study, last: int) -> None:
-        """Take in the next events, so many at a time that others hardly wait."""
-        first, self.seq = self.seq, min(last, self.seq + EVENTS)
-        for version, *more in study.earned(first, self.seq):
-            self.sums[version] = _sum(self.sums.get(version, (0, 0.0, 0.0)), more)
-            if version > self._version:
-                self._version, self.fell = version, False
-                self._before = self._block = (0, 0.0, 0.0)
-            if version == self._version:
-                self._block = _sum(self._block, more)
-        if self._block[0] >= BLOCK:
-            (m, s, q), (n, t, r) = self._before, self._block
-            if m >= BLOCK:
-                spread = max(q / m - (s / m) ** 2, 0.0) / m + max(r / n - (t / n) ** 2, 0.0) / n
-                self.fell = t / n - s / m < -DEVIATIONS * math.sqrt(spread)
-            if not self.fell:
-                self._before = _sum(self._before, self._block)
-            self._block = (0, 0.0, 0.0)
-
-
-def _sum(one: tuple[int, float, float], other: Sequence[Any]) -> tuple[int, float, float]:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
-
-
 def answer_many(study: Study, calls: Sequence[Call]) -> list[Any]:
     """Ask and tell for several callers in one commit, and return an answer, receipt or error for each call."""
     requests, tells = ([call for call in calls if isinstance(call, kind)] for kind in (Request, Tell))
@@ -230,9 +192,8 @@ class OpenedStudy:
         """What is damaged, if the record is: others are served."""
         self.writer = Writer(lambda calls: self.watched(lambda: answer_many(self.study, calls)), limits, self.meters)
         self.trainer = Trainer(study, self.watched, automatic=automatic)
-        self.earnings = Earnings()
-        self.overview = Overview(study.settings)
-        """The columns of the dashboard, which brings them up to date."""
+        self.earned = Earned(study.settings.rewards)
+        self._candidate: tuple[int | None, int, str] = (None, 0, "")
         self._status: tuple[float, Status] | None = None
         self._lock = threading.Lock()
 
@@ -286,8 +247,25 @@ class OpenedStudy:
             if self._status is None or time.monotonic() - self._status[0] > STATUS_LIFETIME:
                 self._status = (time.monotonic(), self.watched(lambda: self.study.status()))
                 self.damage = ""
-                self.watched(lambda: self.earnings.follow(self.study, self._status[1].events if self._status else 0))
+                with self.earned.lock:
+                    self.watched(lambda: self.earned.follow(self.study, self._status[1].events if self._status else 0))
             return self._status[1]
+
+    def page(self, token: str) -> str:
+        """Return the dashboard, up to the last event; `token` is that of its buttons, if it has any."""
+        status, earned, trainer = self.status(), self.earned, self.trainer
+        with earned.lock:
+            while earned.seq < status.events:
+                self.watched(lambda: earned.follow(self.study, status.events))
+        writer = self.failure or f"{self.writer.waiting} waiting"
+        training = trainer.last_error or ("in progress" if trainer.under_way else "no problem")
+        alive = self.writer.alive and not self.failure
+        health = [("writer", alive, writer), ("training", not trainer.last_error, training)]
+        seq, events, said = self._candidate
+        if seq != status.candidate or status.events > events + CANDIDATE_EVENTS:
+            said = candidate_text(self.study, status)
+            self._candidate = status.candidate, status.events, said
+        return render_study(self.study, earned, status, health, said, token)
 
     def metrics(self) -> list[str]:
         """Return the samples of the study as of its last status, without touching the database."""
@@ -305,10 +283,11 @@ class OpenedStudy:
             numbers |= {"log_det": status.log_det, "update_due": int(status.due), "pinned": int(status.pinned)}
             numbers |= {"candidate": int(status.candidate is not None), "clock_ahead_seconds": status.ahead}
             numbers["events_after_checkpoint"] = max(status.events - self.study.saved, 0)
-            numbers["rewards_fell"] = int(self.earnings.fell)
-            for number, (count, total, _) in sorted(self.earnings.sums.items()):
-                lines.append(sample("rarely_reward_count", count, study=name, version=str(number)))
-                lines.append(sample("rarely_reward_sum", total, study=name, version=str(number)))
+            with self.earned.lock:
+                numbers["rewards_fell"], sums = int(self.earned.fell), self.earned.by(1)
+            for number, (_, count, total, *_) in sums.items():
+                lines.append(sample("rarely_reward_count", int(count), study=name, version=str(number)))
+                lines.append(sample("rarely_reward_sum", float(total), study=name, version=str(number)))
             for kind in ("received", "used", "pending", "late", "quarantined"):
                 lines.append(sample("rarely_rewards", getattr(status.rewards, kind), study=name, kind=kind))
             numbers["unseen_total"] = sum(status.unseen.values())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import glob
+import hmac
 import json
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -26,9 +28,8 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from rarely import RarelyError
 from rarely.pages.page import render
 from rarely.service import bodies
-from rarely.service.access import Key, KeyFile
+from rarely.service.access import Key, KeyFile, name_of
 from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, Refusal, RewardRequest, SignedRequest
-from rarely.service.dashboard import render_study
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.writer import Call, ServiceLimits
@@ -59,7 +60,7 @@ MIN_FREE = 64 << 20
 """Free bytes below which the disk of an SQLite file counts as full."""
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
+    "form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
@@ -119,6 +120,7 @@ class Api:
         self._backup = asyncio.Lock()
         _remove_abandoned()
         self._probe: tuple[float, asyncio.Task[bool]] | None = None
+        self._secret = secrets.token_bytes(32)  # of forms, where there are no keys
 
     def _visible(self, key: Key | None) -> list[OpenedStudy]:
         return [each for each in self.studies.all() if key is None or key.covers(each.study.name)]
@@ -133,16 +135,16 @@ class Api:
     # --- decisions and rewards
 
     @route("POST", f"{STUDY}/decide", "decide", (DecideRequest, bodies.DecideRequests), (Answer, bodies.AnswersBody))
-    async def decide(self, study: OpenedStudy, body: Any, caller: str) -> Response:
+    async def decide(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
         """Decide one request, or many in one commit; each id is decided once."""
-        requests = [self._request(each, caller) for each in getattr(body, "requests", [body])]
+        requests = [self._request(each, name_of(key)) for each in getattr(body, "requests", [body])]
         return await self._submit(study, requests, "answers" if hasattr(body, "requests") else "")
 
     @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, bodies.RewardRequests), (Receipt, bodies.ReceiptsBody))
-    async def reward(self, study: OpenedStudy, body: Any, caller: str) -> Response:
+    async def reward(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
         """Record one reward, or many in one commit; repeating it changes nothing."""
         rewards = getattr(body, "rewards", [body])
-        tells = [Tell(each.id, each.reward, each.key, caller, each.arm, each.reason) for each in rewards]
+        tells = [Tell(each.id, each.reward, each.key, name_of(key), each.arm, each.reason) for each in rewards]
         return await self._submit(study, tells, "receipts" if hasattr(body, "rewards") else "")
 
     def _request(self, body: DecideRequest, caller: str) -> Request:
@@ -170,28 +172,28 @@ class Api:
     # --- versions
 
     @route("POST", f"{STUDY}/activate", "admin", (ActivateRequest,), (OutcomeBody,))
-    async def activate(self, study: OpenedStudy, body: ActivateRequest, caller: str) -> Response:
+    async def activate(self, study: OpenedStudy, key: Key | None, body: ActivateRequest) -> Response:
         """Change the version in use: train the next one, approve the candidate, or roll back.
 
         A training continues after the answer (202); `status` says when its version decides.
         """
         if body.version == "next":
-            study.trainer.start(force=body.force, actor=caller or "service", reason=body.reason)
+            study.trainer.start(force=body.force, actor=name_of(key) or "service", reason=body.reason)
             status: Status = await run_in_threadpool(study.status)
             return as_json({"outcome": "training", "version": status.version}, 202)
         if body.version == "candidate":
-            return await _do(study, body, caller, "version", Study.approve)
-        return await _do(study, body, caller, "version", Study.rollback, body.version)
+            return await _do(study, body, key, "version", Study.approve)
+        return await _do(study, body, key, "version", Study.rollback, body.version)
 
     # --- audits, while others decide
 
     @route("GET", f"{STUDY}/verify", "admin", gives=(Verification,))
-    async def verify(self, study: OpenedStudy) -> Response:
+    async def verify(self, study: OpenedStudy, _: Key | None) -> Response:
         """Check the whole record; `flaw` says what is wrong."""
         return as_json(asdict(await run_in_threadpool(study.watched, lambda: study.study.verify())))
 
     @route("GET", f"{STUDY}/backup", "admin")
-    async def backup(self, study: OpenedStudy) -> Response:
+    async def backup(self, study: OpenedStudy, _: Key | None) -> Response:
         """Return a copy of the whole database, with all its studies, as an SQLite file."""
         if self._backup.locked():
             raise Refusal(429, "a backup is being made.", "Overloaded", headers={"Retry-After": "60"})
@@ -199,7 +201,7 @@ class Api:
             return await run_in_threadpool(_file, study, "backup.db", Study.backup)
 
     @route("GET", f"{STUDY}/export", "admin")
-    async def export(self, study: OpenedStudy) -> Response:
+    async def export(self, study: OpenedStudy, _: Key | None) -> Response:
         """Return all decisions with id, time, stage, actor, probabilities and rewards as CSV."""
         parts = study.watched(study.study.csv_text)
         begun = await run_in_threadpool(next, parts, "")  # what refuses it is said before the answer begins
@@ -209,19 +211,19 @@ class Api:
     # --- state
 
     @route("GET", f"{STUDY}/status", "read", gives=(Status,))
-    async def status(self, study: OpenedStudy) -> Response:
+    async def status(self, study: OpenedStudy, _: Key | None) -> Response:
         """Return the state of the study."""
         status: Status = await run_in_threadpool(study.status)
         trainer = study.trainer
         return as_json(status.describe() | {"training": trainer.under_way, "training_error": trainer.last_error})
 
     @route("GET", f"{STUDY}/schema", "decide")
-    async def schema(self, study: OpenedStudy) -> Response:
+    async def schema(self, study: OpenedStudy, _: Key | None) -> Response:
         """Return the JSON schema of a request for one decision of this study, by its columns if it has tables."""
         return as_json(study.study.request_schema())
 
     @route("GET", f"{STUDY}/versions", "read", gives=(bodies.VersionsBody,))
-    async def versions(self, study: OpenedStudy) -> Response:
+    async def versions(self, study: OpenedStudy, _: Key | None) -> Response:
         """Return the published versions: parent, log range, settings, environment and SHA-256."""
         versions = await run_in_threadpool(study.watched, study.study.versions)
         return as_json({"versions": [version.describe() for version in versions]})
@@ -304,12 +306,31 @@ class Api:
         return page(render("rarely.service", "index.html", **shown))
 
     @route("GET", "/studies/{name}", "read")
-    async def dashboard(self, study: OpenedStudy) -> Response:
-        """Return the dashboard of a study."""
-        return page(await run_in_threadpool(dashboard_of, study))
+    async def dashboard(self, study: OpenedStudy, key: Key | None) -> Response:
+        """Return the dashboard of a study, with buttons for a key with the scope `admin`."""
+        token = self._token(study, key) if key is None or "admin" in key.scopes else ""
+        return page(await run_in_threadpool(study.page, token))
+
+    @route("POST", "/studies/{name}/act", "admin", (bodies.ActRequest,))
+    async def act(self, study: OpenedStudy, key: Key | None, body: bodies.ActRequest) -> Response:
+        """Do what a button of the dashboard says, and lead back to it."""
+        if not hmac.compare_digest(body.token, self._token(study, key)):
+            raise Refusal(403, "the page is not of this service and key; load it again.", "WrongToken")
+        arguments = []
+        if body.act == "rollback":
+            if not body.version.isdecimal():
+                raise Refusal(422, f"choose a version to roll back to; got {body.version[:40]!r}.", "InvalidBody")
+            arguments = [int(body.version[:18])]
+        await _do(study, body, key, body.act, getattr(Study, body.act), *arguments)
+        return Response(status_code=303, headers={"Location": f"../{quote(study.study.name)}"})
+
+    def _token(self, study: OpenedStudy, key: Key | None) -> str:
+        """Return what a page of a study holds for the forms of a key: another site knows neither key nor secret."""
+        secret = self._secret if key is None else bytes.fromhex(key.hash)
+        return hmac.new(secret, f"act/{study.study.name}".encode(), "sha256").hexdigest()
 
     @route("GET", "/studies/{name}/analysis", "read")
-    async def analysis(self, study: OpenedStudy) -> Response:
+    async def analysis(self, study: OpenedStudy, _: Key | None) -> Response:
         """Return the analysis of a trial as a page, or why it has none."""
         return page(await run_in_threadpool(study.watched, lambda: analysis_of(study.study)))
 
@@ -319,9 +340,9 @@ class Api:
         return as_json(self._schema)
 
 
-async def _do(study: OpenedStudy, body: Any, caller: str, outcome: str, step: Step, *arguments: Any) -> Response:
+async def _do(study: OpenedStudy, body: Any, key: Key | None, outcome: str, step: Step, *arguments: Any) -> Response:
     """Take a step with the study in another thread, and return its outcome and the version in use."""
-    signed = {"actor": caller or "service", "reason": body.reason}
+    signed = {"actor": name_of(key) or "service", "reason": body.reason}
     await run_in_threadpool(study.watched, lambda: step(study.study, *arguments, **signed))
     status = await run_in_threadpool(study.watched, lambda: study.study.status())
     said = (outcome, status.version, signed["actor"], body.reason or "no reason given")
@@ -332,8 +353,8 @@ async def _do(study: OpenedStudy, body: Any, caller: str, outcome: str, step: St
 def _step(step: Step, outcome: str, says: str) -> None:
     """Add the route of a method of a study that takes who does it, and why."""
 
-    async def handler(api: Api, study: OpenedStudy, body: SignedRequest, caller: str) -> Response:
-        return await _do(study, body, caller, outcome, step)
+    async def handler(api: Api, study: OpenedStudy, key: Key | None, body: SignedRequest) -> Response:
+        return await _do(study, body, key, outcome, step)
 
     handler.__name__, handler.__doc__ = step.__name__, says
     route("POST", f"{STUDY}/{step.__name__.replace('_', '-')}", "admin", (SignedRequest,), (OutcomeBody,))(handler)
@@ -369,18 +390,6 @@ def _remove_abandoned() -> None:
 def page(text: str) -> Response:
     """Return a page as a response."""
     return Response(text, media_type="text/html", headers=PAGE_HEADERS)
-
-
-def dashboard_of(study: OpenedStudy) -> str:
-    """Return the page of a served study, up to its last event."""
-    status, trainer, overview = study.status(), study.trainer, study.overview
-    with overview.lock:
-        overview.follow(study.study.events(overview.seq, status.events))
-    writer = study.failure or f"{study.writer.waiting} waiting"
-    training = trainer.last_error or ("in progress" if trainer.under_way else "no problem")
-    alive = study.writer.alive and not study.failure
-    health = [("writer", alive, writer), ("training", not trainer.last_error, training)]
-    return render_study(overview, status, study.study.versions(), health)
 
 
 def analysis_of(study: Study) -> str:

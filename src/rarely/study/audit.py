@@ -357,15 +357,18 @@ def _blocks(events: Iterable[Event]) -> Iterator[list[Event]]:
 # --- logs
 
 
-def records(session: Session, last: int | None = None) -> Iterator[DecisionRecord]:
-    """Yield the recorded decisions in order, up to an event; `BrokenStudy` at the first event that was altered."""
-    for event in session.checked(session.events(0, session.last_seq() if last is None else last), Position()):
+def records(session: Session, last: int | None = None, first: int = 0) -> Iterator[DecisionRecord]:
+    """Yield the decisions of a part of the record; `BrokenStudy` at the first event that was altered."""
+    with session.reading() as tables:
+        begin = session.event(tables, first) if first else None
+    position = Position() if begin is None else Position(seq=first, head=begin.hash)
+    for event in session.checked(session.events(first, session.last_seq() if last is None else last), position):
         if event.kind == "decide":
             yield record_of(event, session.settings.arms)
 
 
-def log_of(session: Session, decisions: Iterable[DecisionRecord], last: int) -> DecisionLog:
-    """Return contexts, arms, probabilities, versions and rewards of decisions, as of an event."""
+def log_of(session: Session, decisions: Iterable[DecisionRecord], last: int, first: int = 0) -> DecisionLog:
+    """Return contexts, arms, probabilities, versions and rewards of decisions after `first`, as of event `last`."""
     log, rounds = DecisionLog(), set()
     for record in decisions:
         contexts, _ = block_of([record.question], session.settings)
@@ -375,17 +378,17 @@ def log_of(session: Session, decisions: Iterable[DecisionRecord], last: int) -> 
         decision = Decision(answer.index, means, bonuses, answer.version, answer.round, chances, "", record.held_out)
         log.record(np.asarray(contexts[0]), decision, rows=shared)
         rounds.add(answer.round)
-    rewards = {round: reward for round, reward in rewards_to_learn(session, 0, last).items() if round in rounds}
+    rewards = {round: reward for round, reward in rewards_to_learn(session, first, last).items() if round in rounds}
     if rewards:
         log.observe(rounds=list(rewards), rewards=list(rewards.values()))
     rule = session.settings.rewards
     with session.reading() as tables:
-        for event in tables.of_kind("reward", 0, last) if rule.outcomes else ():
+        for event in tables.of_kind("reward", first, last) if rule.outcomes else ():
             round, told = event.content["round"], event.content["outcomes"]
             if round in rewards:
                 before = log.outcomes.get(round, {}) if rule.aggregation == "sum" else {}
                 log.outcomes[round] = before | {name: before.get(name, 0.0) + value for name, value in told.items()}
-        for event in tables.of_kind("quarantine", 0, last):
+        for event in tables.of_kind("quarantine", first, last):
             if event.why == OVERRIDE and "arm" in event.content and event.content["round"] in rounds:
                 log.override(rounds=[event.content["round"]], reason=event.reason)
     return log

@@ -28,7 +28,7 @@ from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import open_storage
 from rarely.study.storage.erasure import delete_study
 from rarely.study.storage.upgrade import upgrade
-from rarely.study.tell import Receipt, Tell, Tells, read_tell, receive, rewards_to_learn
+from rarely.study.tell import Receipt, Tell, Tells, closed_until, read_tell, receive, rewards_to_learn
 from rarely.study.trial import Stage
 from rarely.study.versions import Job, PublishedVersion, Trained, candidate_of, check_open, train
 
@@ -510,15 +510,27 @@ class Study:
         """Yield the events of the record after `after`, up to and including `last`."""
         return self._session.events(after, self.status().events if last is None else last)
 
-    def earned(self, after: int, last: int) -> list[tuple[int, int, float, float]]:
-        """Return version, number, sum and sum of squares of the rewards accepted in a part of the record."""
-        with self._session.reading() as tables:
-            return tables.earned(after, last)
+    def acts(self) -> list[Event]:
+        """Return all events but decisions, rewards and cuts: versions, approvals, rollbacks, looks and so on."""
+        return self._session.specials()
 
-    def log(self) -> DecisionLog:
-        """Return decisions and rewards as a `rarely.logs.DecisionLog`, for off-policy estimates and files."""
+    def quarantined(self, most: int = 100) -> list[Event]:
+        """Return the latest rewards in quarantine, the last one first."""
+        with self._session.reading() as tables:
+            return tables.latest("quarantine", most)
+
+    def earned(self, after: int, last: int, width: int) -> list[tuple[float, ...]]:
+        """Return what spans of time, versions and arms earned in a part of the record; see `Tables.earned`."""
+        rule, decided = self.settings.rewards, (after, last)
+        with self._session.reading() as tables:
+            first, end = (closed_until(tables, rule, at) for at in decided)
+            told = decided if rule.aggregation == "first" else (first, end)
+            return tables.earned(decided, told, width, rule.aggregation)
+
+    def log(self, after: int = 0) -> DecisionLog:
+        """Return decisions after an event, and their rewards, as a `rarely.logs.DecisionLog`, for estimates."""
         last = self._session.last_seq()
-        return audit.log_of(self._session, audit.records(self._session, last), last)
+        return audit.log_of(self._session, audit.records(self._session, last, after), last, after)
 
     def export(self, path: str | os.PathLike[str]) -> Exported:
         """Write all decisions with id, time, stage and actor as .csv or .parquet, and return how many there are.

@@ -178,6 +178,10 @@ class Tables:
         where = "AND kind <> 'decide' AND kind = ? AND seq > ? AND seq <= ? ORDER BY seq"
         return self._events(where, kind, first, last)
 
+    def latest(self, kind: EventKind, most: int) -> list[Event]:
+        """Return the latest events of one kind, other than decisions, the last one first."""
+        return self._events("AND kind <> 'decide' AND kind = ? ORDER BY seq DESC LIMIT ?", kind, most)
+
     def specials(self, first: int = 0) -> list[Event]:
         """Return the events after `first` except decisions, rewards and cuts: versions, approvals, pins and so on."""
         marks = ", ".join("?" * len(SPECIALS))
@@ -261,18 +265,31 @@ class Tables:
         )
         return [int(read_body(body)["round"]) for (body,) in self._rows(sql, first, last)]
 
-    def earned(self, first: int, last: int) -> list[tuple[int, int, float, float]]:
-        """Return version, number, sum and sum of squares of the rewards accepted after `first` up to `last`."""
-        version, reward = (
-            "CAST(json(d.body) ->> 'version' AS BIGINT)",
-            "CAST(json(r.body) ->> 'reward' AS DOUBLE PRECISION)",
-        )
-        sql = (
-            f"SELECT {version}, count(*), sum({reward}), sum({reward} * {reward}) FROM rarely_events r JOIN "
-            "rarely_events d ON d.study = r.study AND d.ref = r.ref AND d.kind = 'decide' WHERE r.study = ? "
-            "AND r.kind <> 'decide' AND r.kind = 'reward' AND r.seq > ? AND r.seq <= ? GROUP BY 1"
-        )
-        return [(int(number), int(n), float(s), float(q)) for number, n, s, q in self._rows(sql, first, last)]
+    def earned(
+        self, decided: tuple[int, int], told: tuple[int, int], width: int, rule: str
+    ) -> list[tuple[int | float, ...]]:
+        """Return what each span of `width` microseconds, version and arm has of decisions and rewards.
+
+        Rows are the span, version and arm, how many decisions came after the first event of `decided` up to the second,
+        how many rewards, their sum and sum of squares, and how many are neither 0 nor 1. By the rule "first" they are
+        the rewards that came in the part `told` of the record, else those of the decisions in it.
+        """
+        field = "CAST(json({0}.body) ->> '{1}' AS {2})".format
+        cell = f"d.time / {width} AS span, {field('d', 'version', 'BIGINT')} AS v, {field('d', 'arm', 'BIGINT')} AS a"
+        sql = f"SELECT {cell} FROM rarely_events d WHERE d.study = ? AND d.kind = 'decide' AND d.seq > ? AND d.seq <= ?"
+        sql = f"SELECT span, v, a, count(*), 0, 0.0, 0.0, 0 FROM ({sql}) AS decided GROUP BY span, v, a"
+        rows = self._rows(sql, *decided)
+        part = "r.seq > ? AND r.seq <= ?" if rule == "first" else "d.seq > ? AND d.seq <= ?"
+        if rule == "last":
+            part += (
+                " AND NOT EXISTS (SELECT 1 FROM rarely_events s WHERE s.study = r.study AND s.ref = r.ref "
+                "AND s.key IS NOT NULL AND s.kind = 'reward' AND s.seq > r.seq)"
+            )
+        summed = f"sum({field('r', 'reward', 'DOUBLE PRECISION')}) AS x"
+        sql = f"SELECT {cell}, {summed} {_REWARDED} AND {part} GROUP BY d.seq, span, v, a"
+        sums = "count(*), sum(x), sum(x * x), sum(CASE WHEN x IN (0, 1) THEN 0 ELSE 1 END)"
+        sql = f"SELECT span, v, a, 0, {sums} FROM ({sql}) AS told GROUP BY span, v, a"
+        return [*rows, *self._rows(sql, *told)]
 
     # --- snapshots
 
