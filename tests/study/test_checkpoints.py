@@ -392,15 +392,15 @@ def test_opening_without_checkpoints_tells_how_far_it_is_and_goes_on_where_it_wa
     before = fingerprint(study)
     study.close()
     monkeypatch.setattr(session, "REPEAT_WORK", 0.0)
-    follow, parts = session.LivePolicy.follow, itertools.count()
+    take_in, parts = session.LivePolicy._take_in, itertools.count()
 
-    def killed(self, *given):
+    def killed(self, *given, **named):
         if next(parts) == 20:
             raise KeyboardInterrupt
-        follow(self, *given)
+        take_in(self, *given, **named)
 
     with monkeypatch.context() as patch, caplog.at_level("INFO", "rarely.study"):
-        patch.setattr(session.LivePolicy, "follow", killed)
+        patch.setattr(session.LivePolicy, "_take_in", killed)
         with pytest.raises(KeyboardInterrupt):
             make.open()
     assert "'trial' repeats its record: event " in caplog.text

@@ -29,7 +29,7 @@ from rarely._core.policies.learner import RewardTask, split_mix
 from rarely._core.policies.monitor import ALARM_KINDS, t_quantile
 from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.policy import facts_table
-from rarely._core.policies.replay import content_at, follow, put_back, rule_of, set_life, set_rule, state_of
+from rarely._core.policies.replay import alike, content_at, follow, put_back, rule_of, set_life, set_rule, state_of
 from rarely._core.policies.saving import MODELS, POLICIES, WRAPPERS, restore
 from rarely._core.policies.state import ArmStats, BatchClock, PolicyState
 from rarely._core.saving import archive
@@ -47,9 +47,9 @@ __all__ = [
     "Factors", "FeatureTask", "Grams", "GrowableArray", "GrowingCholesky", "KernelDual", "KernelKind", "Layout",
     "LiveCopy", "Memory", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms", "OpenContexts",
     "PolicyState", "Proposal", "RewardSums", "RewardTask", "System", "TrainingPlan", "UpdateFromSums",
-    "VersionFunction", "Views", "Weights", "all_finite", "announce_rounding", "archive", "cache_folder", "cholesky",
-    "content_at", "distribution", "errors", "facts_table", "follow", "forwarded", "lock", "native", "new_values",
-    "path_of", "plain", "put_back", "read_contexts", "read_rounds", "refusal", "replacing", "restore", "ridge_solution",
-    "rule_of", "sample_arms", "set_life", "set_rule", "split_mix", "state_of", "summing_to_one", "t_quantile",
-    "write_file",
+    "VersionFunction", "Views", "Weights", "alike", "all_finite", "announce_rounding", "archive", "cache_folder",
+    "cholesky", "content_at", "distribution", "errors", "facts_table", "follow", "forwarded", "lock", "native",
+    "new_values", "path_of", "plain", "put_back", "read_contexts", "read_rounds", "refusal", "replacing", "restore",
+    "ridge_solution", "rule_of", "sample_arms", "set_life", "set_rule", "split_mix", "state_of", "summing_to_one",
+    "t_quantile", "write_file",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ import hashlib
 import json
 import secrets
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -145,9 +146,10 @@ def _effects(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(row, dict)
         and all(row.get(name, "") is None or _number(row.get(name)) for name in LOOKED)
+        and (row["boundary"] is None or 1e-3 <= row["boundary"] <= 1e3)
         and isinstance(summary := row.get("summary"), list)
         and len(summary) == 6
-        and all(each is None or _number(each) for each in summary)
+        and all(each is None or (_number(each) and (each >= 0 or i == 1)) for i, each in enumerate(summary))
         and isinstance(row.get("fell"), bool)
         for row in value.values()
     )
@@ -321,20 +323,28 @@ class Position:
         """The argument `last` of `next_event`."""
         return self.seq, self.head, self.time
 
-    def after(self, event: Event) -> Position:
-        """Return the position after the next event."""
-        if event.key is not None:
-            counts = {(kind, why): count for kind, why, count in self.deliveries}
-            counts[event.kind, event.why] = counts.get((event.kind, event.why), 0) + 1
-            change: dict[str, Any] = {"deliveries": tuple((*cause, counts[cause]) for cause in sorted(counts))}
-        else:
-            change = {} if event.kind == "cut" else self._change(event)
-        return replace(self, seq=event.seq, head=event.hash, time=event.time, **change)
+    def after(self, *events: Event) -> Position:
+        """Return the position after the next events."""
+        position, delivered, decided = self, Counter[tuple[str, str]](), None
+        for event in events:
+            if event.kind == "decide":
+                decided = event
+            elif event.key is not None:
+                delivered[event.kind, event.why] += 1
+            elif event.kind != "cut":
+                position = replace(position, **position._change(event))
+        change: dict[str, Any] = {"seq": events[-1].seq, "head": events[-1].hash, "time": events[-1].time}
+        if delivered:
+            delivered.update({(kind, why): count for kind, why, count in self.deliveries})
+            change["deliveries"] = tuple((*cause, delivered[cause]) for cause in sorted(delivered))
+        if decided is not None:
+            content = decided.content
+            change |= {"rounds": content["round"], "unseen": tuple(sorted(content.get("unseen", {}).items()))}
+        return replace(position, **change)
 
     def _change(self, event: Event) -> dict[str, Any]:
+        """Return what a special event changes."""
         kind, content = event.kind, event.content
-        if kind == "decide":
-            return {"rounds": content["round"], "unseen": tuple(sorted(content.get("unseen", {}).items()))}
         if kind in SETTERS:
             change = {"base": content["snapshot"], "cut": content["cut"]}
             change |= {} if kind == "rejected" else {"version": content["number"]}

@@ -5,9 +5,9 @@ transaction if that is more than a little; then it decides, the events are writt
 anything answered. If the call fails, policy and position are restored. If it is unknown whether the commit succeeded,
 the next call asks the record.
 
-A policy repeats decisions of its own in the blocks in which they were made, and those that were made while another
-snapshot was in use in groups of `GROUP` rounds. Both follow from the record alone, so every process and every replay
-arrives at the same bits.
+A policy repeats decisions of its own in the blocks in which they were made, unless C decides, whose bits do not depend
+on blocks, and those that were made while another snapshot was in use in groups of `GROUP` rounds. Both follow from the
+record alone, so every process and every replay arrives at the same bits.
 
 A checkpoint is the policy as of an event, beside the record, so that a study opens without repeating every decision:
 
@@ -35,7 +35,6 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -44,6 +43,7 @@ from rarely import Decision, Policy, RarelyError, SnapshotError
 from rarely.extend import Array, Arrays
 from rarely.extend.provisional import (
     PolicyState,
+    alike,
     archive,
     content_at,
     follow,
@@ -134,6 +134,8 @@ class LivePolicy:
         self.policy, self.position, self.base, self._settings = policy, position, base, settings
         self.rows = len(policy.history) if rows is None else rows
         self._policys_rule = rule_of(policy)
+        self._alike: dict[int, bool] = {}
+        """Stages, and whether rounds one by one and in a block have the same bits there."""
 
     @property
     def mark(self) -> Mark:
@@ -166,21 +168,52 @@ class LivePolicy:
 
     def follow(self, events: Iterable[Event], segment: Segment = lambda seq: None) -> None:
         """Take in the next events of the record, and repeat the decisions among them."""
+        for _ in self.following(events, segment):
+            pass
 
-        def records() -> Iterator[DecisionRecord]:
-            for event in events:
-                self.position = self.position.after(event)
-                if event.kind == "decide":
-                    yield record_of(event, self._settings.arms)
+    def following(
+        self, events: Iterable[Event], segment: Segment = lambda seq: None, *, whole: bool = False
+    ) -> Iterator[None]:
+        """Do what `follow` does in parts, after each of which the caller may pause; leave out what is not `whole`."""
+        part: list[Event] = []
+        now: tuple[int, ...] = ()
+        for event in events:
+            if event.kind == "decide":
+                group = self._group(event, segment)
+                if part and now and group != now:
+                    self._take_in(part, together=now[0] >= 0)
+                    part = []
+                    yield
+                now = group
+            part.append(event)
+        if part and not (whole and now):
+            self._take_in(part, together=bool(now) and now[0] >= 0)
 
-        def group(record: DecisionRecord) -> tuple[int, ...]:
-            place, round = segment(record.answer.seq), record.answer.round
-            if place is None:
-                return (record.block,)
-            return place, (round - 1) // GROUP, stage_at(self._settings.stages, round)[0]
+    def _group(self, event: Event, segment: Segment) -> tuple[int, ...]:
+        """Return what decisions have in common that are repeated together; it begins with 0 and more for foreign ones.
 
-        for key, block in groupby(records(), group):
-            self.follow_records(list(block), together=len(key) > 1)
+        Those of the policy's own go by the block in which they were made, unless its bits do not depend on that.
+        """
+        content, place = event.content, segment(event.seq)
+        round = content["round"]
+        stage, _ = stage_at(self._settings.stages, round)
+        if place is None and not (round > GROUP and self._are_alike(stage)):
+            return -1, content["block"]
+        return -1 if place is None else place, (round - 1) // GROUP, stage
+
+    def _are_alike(self, stage: int) -> bool:
+        if stage not in self._alike:
+            rule = rule_of_stage(self._settings.stages[stage], self._policys_rule, self._settings.arms)
+            # Another number of arms may change the form of Z, and so who decides.
+            self._alike[stage] = self._settings.arms is not None and alike(self.policy, rule)
+        return self._alike[stage]
+
+    def _take_in(self, part: list[Event], *, together: bool) -> None:
+        """Repeat the decisions of a part, and move on behind it."""
+        records = [record_of(event, self._settings.arms) for event in part if event.kind == "decide"]
+        if records:
+            self.follow_records(records, together=together)
+        self.position = self.position.after(*part)
 
     def follow_records(self, block: list[DecisionRecord], *, together: bool = False) -> None:
         """Repeat decisions of one stage."""
@@ -216,21 +249,6 @@ def segments(base: int, specials: Iterable[Event]) -> Segment:
         return None if setters[place][1] == base else place
 
     return segment
-
-
-def whole_groups(events: Iterable[Event], segment: Segment) -> Iterator[list[Event]]:
-    """Yield the events in parts between which `LivePolicy.follow` may pause; an unfinished group is left out."""
-    part: list[Event] = []
-    for event in events:
-        content = event.content if event.kind == "decide" else {}
-        mine = bool(content) and segment(event.seq) is None
-        if part and mine and content["block"] == event.seq:  # its first decision
-            yield part
-            part = []
-        part.append(event)
-        if content and not mine and not content["round"] % GROUP:
-            yield part
-            part = []
 
 
 class Session:
@@ -592,14 +610,12 @@ class Session:
     def _repeat(self, live: LivePolicy, last: int, segment: Segment) -> None:
         """Let a policy follow the record up to an event, with checkpoints on the way for a process that is killed."""
         first, saved = live.position.seq, time.thread_time()
-        for events in whole_groups(self.checked(self.events(first, last), live.position), segment):
-            live.follow(events, segment)
+        for _ in live.following(self.checked(self.events(first, last), live.position), segment):
             if time.thread_time() > saved + REPEAT_WORK:
                 LOG.info("study %r repeats its record: event %d of %d", self.name, live.position.seq, last)
                 with suppress(StudyError):  # without it, what follows takes longer if this process is killed
                     self.save_checkpoint(live, live.mark)
                 saved = time.thread_time()
-        live.follow(self.checked(self.events(live.position.seq, last), live.position), segment)
 
     def at_cut(self, base: int, cut: int, specials: list[Event]) -> LivePolicy:
         """Return the policy of a snapshot, at its cut."""
@@ -627,8 +643,7 @@ class Session:
             with self.reading() as tables:
                 last, specials = tables.last_seq(), tables.specials()
             segment, before = segments(live.base, specials), live.position.seq
-            for events in whole_groups(self.events(before, last), segment):
-                live.follow(events, segment)
+            for _ in live.following(self.events(before, last), segment, whole=True):
                 if pause():
                     return
             if last - live.position.seq <= FEW_EVENTS or live.position.seq == before:

@@ -98,11 +98,15 @@ class CompiledStep:
             or now.override is not ready.override
             or type(now.covariance) is not type(ready.covariance)
         ):
-            self._ready, self._possible = now, in_use() and self._get_ready(now)
+            self._ready, self._possible = now, self.possible(now)
         self._in_use = self._possible and (
             arms <= state.most_arms or factory.adapted(now.covariance, arms) is now.covariance
         )
         return self._in_use
+
+    def possible(self, current: Version) -> bool:
+        """Return whether rounds of the version can be decided here."""
+        return in_use() and self._get_ready(current)
 
     def _get_ready(self, current: Version) -> bool:
         """Copy what stays the same within a version; return whether the version can be decided here at all."""

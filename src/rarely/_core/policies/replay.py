@@ -8,12 +8,13 @@ then those of the process that decided.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.rules import ArmScores, ChoiceRule
+from rarely._core.choice.rules import ArmScores, ChoiceRule, MixedRule
 from rarely._core.growable_array import shallow
+from rarely._core.policies.compiled_step import CompiledStep
 from rarely._core.policies.policy import Policy
 from rarely._core.policies.state import PolicyState
 from rarely._core.types import Array, Arrays, IntArray
@@ -26,8 +27,13 @@ class Script(ChoiceRule):
     arms: IntArray
     draws: bool
     ignore_running_bonuses: bool = False
+    quick: bool = True
+    """Whether C may decide: only what the true rule had decided in C gets the same bits there."""
     done: int = 0
-    compiled: ClassVar[str] = "given"
+
+    @property
+    def compiled(self) -> str:  # type: ignore[override]
+        return "given" if self.quick else ""
 
     def probabilities(self, scores: ArmScores) -> Array:
         out = np.zeros(scores.means.shape)
@@ -72,6 +78,15 @@ def set_life(policy: Policy, life: str) -> None:
     policy._life = life
 
 
+def _is_compiled(rule: ChoiceRule) -> bool:
+    return bool((rule.rule if isinstance(rule, MixedRule) else rule).compiled)
+
+
+def alike(policy: Policy, rule: ChoiceRule) -> bool:
+    """Return whether rounds one by one and in a block get the same bits by a rule: where C decides them."""
+    return policy._step is not None and CompiledStep().possible(replace(policy._state.current, rule=rule))
+
+
 def follow(
     policy: Policy,
     contexts: Any,
@@ -91,7 +106,7 @@ def follow(
     before = policy._state
     rule = before.current.rule
     try:
-        set_rule(policy, Script(arms, rule.draws, ignore_running_bonuses))
+        set_rule(policy, Script(arms, rule.draws, ignore_running_bonuses, _is_compiled(rule)))
         policy.select(contexts, mask)
         after = policy._state
         done = slice(len(before.history), None)
