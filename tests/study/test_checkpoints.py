@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rarely import FixedGrid, LinUCB
+from rarely import DeterminantTrigger, FixedGrid, LinTS, LinUCB, Mixture, Uniform
+from rarely.extend.provisional import content_at
 from rarely.study import ApprovalNeeded, CheckpointWarning, Stage, Study, StudyFailed, session, train
 from studies import contexts_of, every_storage, linear, neural, play
 
@@ -447,3 +448,35 @@ def test_the_version_kept_ready_rests_while_others_decide(make, often, monkeypat
     pauses.clear()
     play(study, 24, 16)
     assert not pauses
+
+
+LIVES = {
+    "draws": (LinTS(dim=2, schedule=DeterminantTrigger(5000, 50, 1.0), seed=0), {}),
+    "mixture": (LinUCB(dim=2, schedule=FixedGrid(5000, 5), exploration=Mixture(0.2), seed=0), {}),
+    "limits": (LinTS(dim=2, schedule=FixedGrid(5000, 5), seed=0), {"stages": [Stage("main", least=0.1)]}),
+    "stages": (Uniform(dim=2, seed=0), {"stages": [Stage("burn-in", 700, burn_in=True), Stage("main")]}),
+    "network": (neural(), {}),
+}
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_a_policy_that_is_repeated_has_the_bits_of_the_one_that_decided(make, life):
+    """Whatever decided it, in blocks of any size: in NumPy or in C."""
+    policy, settings = LIVES[life]
+    study, rng = make(policy, **settings), np.random.default_rng(0)
+    for turn in range(30 if life == "network" else 300):
+        requests = [(rng.normal(size=(3, 2)), f"{turn}-{i}") for i in range(int(rng.integers(1, 6)))]
+        study.tell_many([(answer.id, float(answer.index)) for answer in study.ask_many(requests)])
+        if turn in (20, 250) and life != "stages":
+            study.update()
+    states = []
+    for _ in range(2):
+        with study._session.writing():
+            live = study._session.live
+            header, arrays = content_at(live.policy, live.mark[0])
+        states.append((header, {name: array.tobytes() for name, array in arrays.items()}, live.position))
+        study._session._live = None
+        with study._session.checkpoints() as tables:
+            tables.run("DELETE FROM rarely_checkpoints")
+    assert states[0] == states[1]
+    assert life == "network" or study.status().decisions > 3 * session.GROUP
