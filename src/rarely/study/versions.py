@@ -47,6 +47,8 @@ LEASE = 30.0
 """Seconds for which a lease is valid without being renewed."""
 _ACTIVE: dict[tuple[str, str, int], str] = {}
 """Holders of leases by database, study and token: the trainings that this process has begun and not ended."""
+MOST_ROUNDS = 10_000
+"""With more rounds than these, a version drops those that nothing needs: memory and snapshots would grow for ever."""
 NICENESS = 10
 """Added to the niceness of a training process, so that decisions come first."""
 _VERSION = ("number", "parent", "cut", "snapshot", "sha256", "fingerprint", "settings", "environment")
@@ -271,7 +273,8 @@ def train(job: Job, progress: Progress = None) -> Trained:
     if job.rounds:
         policy.observe(rounds=np.array(job.rounds), rewards=np.array(job.rewards))
     record = policy.update(force=job.force, progress=progress)
-    policy.compact()  # what no later training needs would grow by 0.2 kB a decision, in memory and in every snapshot
+    if len(policy.history) > MOST_ROUNDS:
+        policy.compact()
     made = (record.accepted, to_bytes(policy), policy.fingerprint(), record.describe(), policy.settings())
     return Trained(job.study, job.token, job.parent, job.cut, job.force, *made, environment(policy))
 

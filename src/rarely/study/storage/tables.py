@@ -283,7 +283,7 @@ class Tables:
         if rule == "last":
             part += (
                 " AND NOT EXISTS (SELECT 1 FROM rarely_events s WHERE s.study = r.study AND s.ref = r.ref "
-                "AND s.key IS NOT NULL AND s.kind = 'reward' AND s.seq > r.seq)"
+                "AND s.key IS NOT NULL AND s.kind = 'reward' AND s.seq + 0 > r.seq)"  # + 0: not by the index of seq
             )
         summed = f"sum({field('r', 'reward', 'DOUBLE PRECISION')}) AS x"
         sql = f"SELECT {cell}, {summed} {_REWARDED} AND {part} GROUP BY d.seq, span, v, a"
