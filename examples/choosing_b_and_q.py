@@ -19,8 +19,8 @@ import numpy as np
 from own_log import ROOT, play
 
 from rarely import ArmBlocks
-from rarely.planning.frontier import measure_frontier
-from rarely.planning.simulate import Maker
+from rarely.planning.frontier import improving
+from rarely.planning.simulate import KINDS, Maker
 from rarely.worlds import World
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "choosing-b-and-q.md"
@@ -69,20 +69,22 @@ def write_example(path: str | Path, rounds: int = 800) -> None:
     reports = truth(rows)[np.arange(rounds), arms] + NOISE * generator.normal(size=rounds)
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["age", "weight", "marker", "dose", "relief"])
+        writer.writerow(["age", "weight", "marker", "dose", "chance", "relief"])
         for row, arm, report in zip(rows, arms, reports, strict=True):
             told = "" if generator.random() < 0.02 else round(report, 3)
-            writer.writerow([*(f"{value:g}" for value in row), DOSES[arm], told])
+            writer.writerow([*(f"{value:g}" for value in row), DOSES[arm], 0.3333, told])
 
 
 def check(runs: int = 6, rounds: int = 2000) -> None:
     """What the tutorial planned, measured on the clinic's truth over the whole horizon: docs/decisions/0015 has it."""
     blocks = ArmBlocks.fit(patients(np.random.default_rng(0), 800), arms=len(DOSES))
     seeds, pilots = range(100, 100 + runs), range(200, 203)
-    came = measure_frontier(Clinic(blocks), Maker("neural"), rounds, (8, 32), tuple(seeds), tuple(pilots))
+    *_, came = improving(Clinic(blocks), Maker("default"), rounds, (8, 32), KINDS, tuple(seeds), tuple(pilots))
     for point in came.points:
-        low, high = point.ratio.low, point.ratio.high
-        print(f"{point.kind:9} {point.batches:2d}: {point.ratio.value:.2f} ({low:.2f} to {high:.2f}), used", end=" ")
+        low, high = point.lost.low, point.lost.high
+        print(
+            f"{point.kind:9} {point.batches:2d}: {point.lost.value:.2f} ({low:.2f} to {high:.2f}) lost, used", end=" "
+        )
         print(f"{point.used:.1f}" + (f", log q {point.log_ratio:g}" if point.log_ratio else ""))
 
 

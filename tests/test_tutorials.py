@@ -61,7 +61,7 @@ def test_the_tutorial_on_ones_own_log_shows_what_it_prints(own_log, tmp_path):
 @pytest.mark.slow  # `make docs` runs it
 def test_the_tutorial_on_choosing_b_and_q_shows_what_it_prints(clinic, tmp_path):
     told = clinic.play(tmp_path, clinic.TUTORIAL)
-    assert len(told) == clinic.TUTORIAL.read_text(encoding="utf-8").count("```python") == 9
+    assert len(told) == clinic.TUTORIAL.read_text(encoding="utf-8").count("```python") == 8
     for shown, printed in told:
         words, whole, others = words_and_numbers(shown)
         own_words, own_whole, own_others = words_and_numbers(printed)

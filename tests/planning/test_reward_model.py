@@ -47,15 +47,14 @@ def test_arms_without_a_reward_are_named_and_too_few_rewards_refused():
         fit_rewards(played(log.features[:49], 3, *(each[:49] for each in log.log.known_rewards()[1:])), seed=0)
 
 
-def test_arms_are_named_by_the_log_and_only_where_they_are_the_same_arms_every_round(monkeypatch):
-    monkeypatch.setattr(simulate, "TRAININGS", 1)
+def test_arms_are_named_by_the_log_and_only_where_they_are_the_same_arms_every_round():
     log, _ = linear_log(100, arms=2)
     named = played(
         log.features, 3, log.log.known_rewards()[1], log.log.known_rewards()[2], arm_names=["high", "low", "none"]
     )
     notes = " ".join(notes_on_fit(fit_rewards(named, seed=0).fit, named.log))
     assert "(how many, in brackets): none (0). What these pay is EXTRAPOLATED" in notes
-    assert "contain some of their noise; and what it misses of the truth counts as noise" in notes
+    assert "What the network misses of the truth counts as noise" in notes
     own = played(np.repeat(log.features[:, None], 3, 1), None, *log.log.known_rewards()[1:])
     fit = fit_rewards(own, seed=0).fit
     assert fit.rare == ()
@@ -63,7 +62,7 @@ def test_arms_are_named_by_the_log_and_only_where_they_are_the_same_arms_every_r
     assert "it foresees NOTHING of the variance" in notes_on_fit(nothing, own.log)[0]
 
 
-def test_the_fifth_that_judges_is_of_other_rounds_than_those_learned_from(monkeypatch):
+def test_the_third_that_judges_is_of_other_rounds_than_those_learned_from(monkeypatch):
     # Rewards that only a round's own number tells: seen in one arm, they are known of all others.
     generator = np.random.default_rng(0)
     rows, luck = generator.normal(size=(60, 1, 3)), generator.normal(size=60)
@@ -71,11 +70,9 @@ def test_the_fifth_that_judges_is_of_other_rounds_than_those_learned_from(monkey
     trained = []
     monkeypatch.setattr(simulate, "_trained", lambda x, y, seed: trained.append((x, y)) or _trained(x, y, seed))
     fit = fit_rewards(log, seed=0).fit
-    (seen, _), (whole, _) = trained
-    held = {tuple(row) for row in whole[: len(whole) - len(seen)]}
-    assert len(whole) == 240
-    assert len(held) == 12
-    assert not held & {tuple(row) for row in seen}
+    seen = [{tuple(row) for row in contexts} for contexts, _ in trained]
+    assert [len(rows) for rows in seen] == [40] * 3  # of 60 rounds, each of which has one row in four arms
+    assert not seen[0] & seen[1] & seen[2]
     assert fit.r_squared < 0.3
 
 
@@ -98,7 +95,8 @@ def test_a_simulator_gets_features_as_they_are_in_the_log():
     means = rewards.means(np.array([3, 3, 7]))
     assert seen == [(3, 3)]
     np.testing.assert_array_equal(means[:, 2], log.features[[3, 3, 7], 1])
-    assert rewards.noise(means) == pytest.approx(means.std() / 2)
+    paid = rewards.pay(np.repeat(means, 500, axis=0), np.random.default_rng(0).random((1500, 3, 2)))
+    assert (paid - np.repeat(means, 500, axis=0)).std() == pytest.approx(means.std() / 2, rel=0.05)
     with pytest.raises(InvalidInput, match="a finite mean for every arm"):
         SimulatedRewards(log, lambda rows: rows[:, 0]).means(np.array([0]))
 

@@ -1,4 +1,4 @@
-"""The command line: plan · evaluate · study · serve · keys · fleet · data · doctor, and commands of other packages.
+"""The command line: advise · plan · evaluate · study · serve · keys · fleet · data · doctor, and others' commands.
 
 A package adds a command by an entry point of the group `rarely.commands`: its name, and the function or `typer.Typer`
 behind it, which is imported when the command is called. reproduce, report and compare come from rarely-lab.
@@ -22,6 +22,7 @@ from rarely.console import console, error_console
 
 ENTRY_POINTS = "rarely.commands"
 OWN = {
+    "advise": "rarely._cli.advise:advise_command",
     "plan": "rarely._cli.plan:plan_command",
     "evaluate": "rarely._cli.evaluate:evaluate_command",
     "study": "rarely._cli.study:study_app",

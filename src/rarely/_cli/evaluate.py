@@ -28,6 +28,7 @@ Encode = Annotated[bool, typer.Option("--encode", help="Code text, dates and gap
 Round = Annotated[str | None, typer.Option("--round", help="The column of rounds, if each arm has its own row.")]
 Id = Annotated[str | None, typer.Option("--id", help="The column that names rounds; repeated rows are dropped.")]
 Time = Annotated[str | None, typer.Option("--time", help="The column of times; rows are put in their order.")]
+DropUnknown = Annotated[bool, typer.Option("--drop-unknown", help="Leave rows without a probability out; counted.")]
 Blocks = Annotated[Path | None, typer.Option(help="JSON of the ArmBlocks that make the policy's contexts of a row.")]
 Range = Annotated[tuple[float, float] | None, typer.Option(help="Where rewards lie, as 0 5; for rare rewards.")]
 COLUMN_OPTIONS = {name: name for name in ("arm", "reward", "probability", "ignore")} | {
@@ -48,6 +49,7 @@ def evaluate_command(
     encode: Encode = False,
     id_column: Id = None,
     time_column: Time = None,
+    drop_unknown: DropUnknown = False,
     arms: Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")] = None,
     policy: Annotated[Path | None, typer.Option(help="A saved policy to judge as well.")] = None,
     blocks: Blocks = None,
@@ -99,7 +101,8 @@ def columns_named(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("context", "ignore"):
         if columns[name] is not None:
             columns[name] = [each.strip() for each in columns[name].split(",")]
-    return columns | {"encoder": "auto" if options["encode"] else None}
+    known = {"encoder": "auto" if options["encode"] else None, "drop_unknown": options.get("drop_unknown") or None}
+    return columns | known
 
 
 def read_log_file(path: Path, columns: dict[str, Any], *, quiet: bool = False) -> DecisionLog:

@@ -11,11 +11,11 @@ from rich.markup import escape
 
 from rarely import InvalidInput
 from rarely._cli import evaluate
-from rarely.console import Jobs, Stages, console, guarded_by, say_loops, whole_numbers
+from rarely.console import Jobs, Stages, console, guarded_by, import_modules, say_loops, whole_numbers
 from rarely.logs import DecisionLog
-from rarely.planning import plan, plan_trial
-from rarely.planning.planner import MAX_ROUNDS
-from rarely.planning.simulate import Maker, PolicyName
+from rarely.planning import plan_trial
+from rarely.planning.planner import MAX_ROUNDS, improving_plan
+from rarely.planning.simulate import Maker
 from rarely.runs.provenance import cores
 from rarely.runs.writing import check_folder
 from rarely.worlds import World, find_world
@@ -25,10 +25,9 @@ NEEDED = ("loky", "matplotlib", "jinja2")
 WorldOption = Annotated[str | None, typer.Option(help="A world by its name instead: cosine, digits, wheel-0.95, …")]
 NoiseOption = Annotated[float | None, typer.Option(min=0.0, help="Deviation of a reward; else as the log suggests.")]
 PolicyOption = Annotated[
-    PolicyName,
+    str | None,
     typer.Option(
-        help="The policy that is simulated: neural, a plain network (with --trial, LinTS); default, which tunes itself "
-        "and takes several times as long; linear."
+        help="The policy that you will run: default, LinUCB, LinTS, or your own as module:name; with --trial, LinTS."
     ),
 ]
 TrialOption = Annotated[
@@ -37,7 +36,7 @@ TrialOption = Annotated[
 ]
 
 
-@guarded_by("Interrupted. The plan is not finished, and nothing was written.")
+@guarded_by("Interrupted. What is written so far is a plan, if there are files.")
 def plan_command(
     context: typer.Context,
     log: Annotated[Path | None, evaluate.LogFile] = None,
@@ -53,13 +52,17 @@ def plan_command(
     round_column: evaluate.Round = None,
     id_column: evaluate.Id = None,
     time_column: evaluate.Time = None,
+    drop_unknown: evaluate.DropUnknown = False,
     noise: NoiseOption = None,
-    policy: PolicyOption = "neural",
-    hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units (neural 64, default 200).")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Its steps of a training, if neural (100).")] = None,
-    ridge: Annotated[float | None, typer.Option(help="Its λ (0.01; linear 1).")] = None,
+    policy: PolicyOption = None,
+    hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units, if it is to be a network.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Its steps of a training, if it is a network.")] = None,
+    ridge: Annotated[float | None, typer.Option(help="Its λ, if that is not to be learned.")] = None,
+    schedules: Annotated[
+        str, typer.Option(help="Of paced, fixed, geometric and adaptive those to try.")
+    ] = "paced,fixed",
     batches: Annotated[str | None, typer.Option(help="Values of B to simulate, as 4,8,16; else 2, 4, 8, …")] = None,
-    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each schedule (10), or trials (200).")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each schedule (20), or trials (200).")] = None,
     max_rounds: Annotated[int, typer.Option(min=1, help="Longer horizons are simulated so long.")] = MAX_ROUNDS,
     trial: TrialOption = None,
     power: Annotated[float | None, typer.Option(help="With --trial: the wanted power (0.8).")] = None,
@@ -74,7 +77,7 @@ def plan_command(
 ) -> None:
     """Plan, before the first round, how many updates you need, when, and what fewer of them cost.
 
-    Simulates fixed, geometric and adaptive schedules on rewards fitted to the log. Says where it extrapolates.
+    Simulates your policy under schedules, on rewards fitted to the log. The files are written soon and get better.
 
     **Examples**
 
@@ -98,24 +101,32 @@ def plan_command(
 def _plan_updates(horizon: int, batches: str | None, out: Path, **options: Any) -> tuple[str, list[Path]]:
     named = {"hidden": options["hidden"], "training": options["steps"], "ridge": options["ridge"]}
     settings = {name: value for name, value in named.items() if value is not None}
-    Maker(options["policy"], settings)  # refused now rather than after a long file is read
+    policy = options["policy"] or "default"
+    import_modules([policy.partition(":")[0]] if ":" in policy else [])
+    Maker(policy, settings)  # refused now rather than after a long file is read
     most = min(horizon, options["max_rounds"]) - 1
     counts = None if batches is None else whole_numbers("--batches", batches, 2, most)
     source = _source(options["log"], options["world"], evaluate.columns_named(options))
-    with Stages("reading") as stages:
-        made = plan(
-            source,
-            horizon=horizon,
-            settings=settings,
-            batches=counts,
-            runs=options["runs"] or 10,
-            jobs=options["jobs"] or cores(),
-            progress=stages,
-            **{name: options[name] for name in ("noise", "policy", "max_rounds", "seed")},
-        )
     from rarely.planning.report import write_plan
 
-    return made.text(), write_plan(made, out)
+    paths: list[Path] = []
+    with Stages("reading") as stages:
+        for made in improving_plan(
+            source,
+            horizon=horizon,
+            policy=policy,
+            settings=settings,
+            batches=counts,
+            kinds=options["schedules"].split(","),
+            runs=options["runs"] or 20,
+            jobs=options["jobs"] or cores(),
+            progress=stages,
+            **{name: options[name] for name in ("noise", "max_rounds", "seed")},
+        ):
+            if not paths:
+                console.print(f"first answer, of short runs: {made.headline()}", markup=False)
+            paths = write_plan(made, out)
+    return made.text(), paths
 
 
 def _plan_trial(trial: str, power: float | None, width: float | None, out: Path, **options: Any) -> Any:
@@ -125,7 +136,6 @@ def _plan_trial(trial: str, power: float | None, width: float | None, out: Path,
         means = [float(mean) for mean in trial.split(",")]
     except ValueError:
         raise InvalidInput(f"--trial must be mean rewards, as 0.35,0.5; got {trial!r}.") from None
-    kinds: dict[str, Any] = {"default": "default", "linear": "LinUCB", "neural": "LinTS"}
     with Stages("trials") as stages:
         made = plan_trial(
             means,
@@ -133,7 +143,7 @@ def _plan_trial(trial: str, power: float | None, width: float | None, out: Path,
             width=width,
             patients=None if options["patients"] is None else whole_numbers("--patients", options["patients"], 10),
             looks=whole_numbers("--looks", options["looks"]),
-            policy=kinds[options["policy"]],
+            policy=options["policy"] or "LinTS",
             runs=options["runs"] or 200,
             progress=stages,
             **{name: options[name] for name in ("noise", "spending", "least", "seed")},

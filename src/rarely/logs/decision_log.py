@@ -195,6 +195,7 @@ class DecisionLog:
         ignore: Sequence[str] = (),
         encoder: Any = None,
         arm_count: int | None = None,
+        drop_unknown: bool = False,
     ) -> DecisionLog:
         """Read a table of anybody's past rounds.
 
@@ -228,6 +229,8 @@ class DecisionLog:
             file, a dict of its columns. Its `names`, if any, become those of the log.
         arm_count
             How many arms there are, if more than the table names, or if it does not say.
+        drop_unknown
+            Whether rows without a probability are left out, and counted in `remarks`, instead of refused.
 
         Warns
         -----
@@ -246,7 +249,7 @@ class DecisionLog:
         table = open_table(frame)
         named: dict[Role, str | None] = {"arm": arm, "reward": reward, "probability": probability, "round": round}
         roles = {role: name for role, name in (named | {"id": id, "time": time}).items() if name is not None}
-        read = read_columns(table, context, ignore, roles, encoder, frame)
+        read = read_columns(table, context, ignore, roles, encoder, frame, drop_unknown=drop_unknown)
         log = cls._of_arm_rows(table.name, read, arm_count) if round else cls._of_rows(table.name, read, arm_count)
         check_whole("arms", log.arm_count, 2)
         log.names, log.remarks = read.names, read.remarks

@@ -72,7 +72,7 @@ class Remark:
     """
 
     text: str
-    kind: Literal["column", "arm", "duplicate", "order", "gap"]
+    kind: Literal["column", "arm", "duplicate", "order", "gap", "unknown"]
     rows: tuple[int, ...] = ()
     unit: str = "row"
 
@@ -340,11 +340,14 @@ def read_columns(
     roles: dict[Role, str],
     encoder: Any = None,
     frame: Any = None,
+    *,
+    drop_unknown: bool = False,
 ) -> Columns:
     """Read the columns with a role, and as context those named, or all others that are not ignored.
 
     An encoder makes the context of the `frame`; of a file, whose columns only this function reads, of its columns.
-    Rows with an id that came before are dropped, and rows are brought in the order of time.
+    Rows with an id that came before are dropped, those without a probability if that is wanted, and rows are brought
+    in the order of time.
     """
     for name, listed_ones in (("context", context), ("ignore", ignore)):
         if isinstance(listed_ones, str):
@@ -374,7 +377,7 @@ def read_columns(
         if encoded.ndim != 2 or len(encoded) != len(lines):
             raise InvalidLog(f"an encoder must return a row of numbers for each of {len(lines)}; got {encoded.shape}.")
         names = []
-    columns, numbers, coded, rows = _read(table, names, roles)
+    columns, numbers, coded, rows = _read(table, names, roles, drop_unknown=drop_unknown)
     odd = [
         Remark(
             f"Column {name} is taken for a part of the context, though its name suggests something else; ignore it "
@@ -420,6 +423,11 @@ def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[In
         if len(again):
             said = f"{len(again)} rows repeat an earlier one with the same {roles['id']} and are dropped"
             remark(said, "duplicate", again)
+    if len(unknown := kept[np.isnan(numbers["probability"][kept])] if "probability" in numbers else kept[:0]):
+        remark(
+            f"{len(unknown)} of {len(kept)} rows have no {roles['probability']} and are left out", "unknown", unknown
+        )
+        kept = kept[~np.isin(kept, unknown)]
     if "time" in numbers and len(late := kept[1:][np.diff(numbers["time"][kept]) < 0]):
         said = f"Rows are put in the order of {roles['time']}; {len(late)} had an earlier one than the row before"
         remark(said, "order", late)
@@ -452,7 +460,7 @@ def _context_columns(
 
 
 def _read(
-    table: NamedRows, names: list[str], roles: dict[Role, str]
+    table: NamedRows, names: list[str], roles: dict[Role, str], *, drop_unknown: bool
 ) -> tuple[list[Array], dict[Role, Array], dict[Role, Coded], IntArray]:
     header = table.header
     places = [header.index(name) for name in names]
@@ -464,7 +472,7 @@ def _read(
     texts: dict[Role, tuple[int, dict[str, int], array[int]]] = {
         role: (header.index(name), {}, array("q")) for role, name in roles.items() if role in CODED
     }
-    faults: Faults = {"number": {}, "name": {}, "probability": {}}
+    faults: Faults = {"number": {}, "name": {}, "probability": {}, "unknown": {}}
     rows = array("q")
 
     def fault(kind: str, at: int) -> None:
@@ -481,8 +489,11 @@ def _read(
             if moments[-1] is None:
                 fault("name", at)
         for role, (at, column) in numbers.items():
-            value = finite_number(line[at])
-            if value is None and not (role == "reward" and is_missing(line[at])):
+            value, missing = finite_number(line[at]), is_missing(line[at])
+            if role == "probability" and missing:
+                if not drop_unknown:
+                    fault("unknown", at)
+            elif value is None and not missing:
                 fault("number", at)
             elif role == "probability" and not 0 < (value or 0) <= 1:
                 fault("probability", at)
@@ -511,6 +522,11 @@ def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
     for name, fields in faults["probability"].items():
         said = f"{name}, the probability of the arm, must be above 0 and at most 1; got {fields[0][0]}"
         raise InvalidLog(f"{table.name}, {where(fields)}: {said}.")
+    for name, fields in faults["unknown"].items():
+        raise InvalidLog(
+            f"{table.name}, {where(fields)}: {name}, the probability of the arm, is missing. Leave such rows out by "
+            "drop_unknown=True (--drop-unknown), which counts them, or do without probabilities."
+        )
     for name, fields in faults["name"].items():
         raise InvalidLog(
             f"{table.name}, {where(fields)}: {name} must not be {fields[0][0]!r}; drop or correct the row."

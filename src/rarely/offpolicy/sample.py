@@ -196,7 +196,7 @@ def tied_to_rounds(target: Mapping[Any, Any], log: DecisionLog) -> list[Any]:
 
 def _check_order(array: NDArray[Any], log: DecisionLog) -> None:
     """Refuse a target by its rows' order alone where the log has another order than the table that it was read from."""
-    moved = any(remark.kind in ("order", "duplicate") for remark in log.remarks)
+    moved = any(remark.kind in ("order", "duplicate", "unknown") for remark in log.remarks)
     if moved and not (array == array[:1]).all() and not np.array_equal(array, log.probabilities, equal_nan=True):
         how = "{id: …}" if log.ids else "{id: …}, with the column id named in from_frame, or {round: …} of log.rounds"
         raise InvalidTarget(

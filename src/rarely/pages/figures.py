@@ -28,6 +28,7 @@ LOOKS = {
     "adaptive": ("adaptive", PALETTE["orange"], "^"),
     "default": ("default policy", PALETTE["green"], "P"),
     "geometric": ("geometric grid", PALETTE["green"], "s"),
+    "paced": ("paced", PALETTE["pink"], "D"),
 }
 NAMES, COLOURS, MARKERS = ({kind: look[i] for kind, look in LOOKS.items()} for i in range(3))
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)))

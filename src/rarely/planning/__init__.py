@@ -1,7 +1,8 @@
-"""How many updates, and how many patients of a trial: asked before the first round, answered by simulation."""
+"""Which policy, how many updates, and how many patients of a trial: asked before the first round."""
 
+from rarely.planning.advice import Advice, advise
 from rarely.planning.plan import NothingClose, Plan
 from rarely.planning.planner import plan
 from rarely.planning.trial import TrialPlan, TrialPoint, plan_trial
 
-__all__ = ["NothingClose", "Plan", "TrialPlan", "TrialPoint", "plan", "plan_trial"]
+__all__ = ["Advice", "NothingClose", "Plan", "TrialPlan", "TrialPoint", "advise", "plan", "plan_trial"]

@@ -1,13 +1,15 @@
-"""Regret against the number of batches, measured by simulation: what fewer updates cost.
+"""What fewer updates lose, measured by simulation.
 
     B        batches   versions of a budget; the grid doubles
-    r(B)     ratio     regret of all runs over that of an update after every round, in the same runs
-    ε        tolerance r ≤ 1 + ε is close enough
+    R_0      present   regret of the policy in use today
+    R_∞      often     regret with the most frequent updates that are simulated
+    lost     share     Σ(R(B) − R_∞)/Σ(R_0 − R_∞): the part of the possible gain that fewer updates do not bring
+    ε        tolerance lost ≤ ε is close enough
 
-Which B is enough is read off intervals of r, paired by run. Among many points some interval misses by luck, so within
-a kind B is judged in a fixed order: from the largest downwards as long as intervals lie below 1 + ε (*within*), from
+Which B is enough is read off intervals of the share, paired by run. Among many points some interval misses by luck, so
+within a kind B is judged in a fixed order: from the largest downwards as long as intervals lie below ε (*within*), from
 the smallest upwards as long as they lie above (*outside*). Such a sequence errs only if the interval of one point, the
-first about which it would be wrong, misses, however many points there are. Three kinds share the 5 % of error.
+first about which it would be wrong, misses, however many points there are. The kinds share the 5 % of error.
 
 The log q with which an adaptive schedule spends B batches comes from pilot runs:
 
@@ -24,18 +26,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from rarely import DeterminantTrigger, FixedGrid, GeometricGrid, InvalidInput, Schedule
-from rarely.planning.simulate import KINDS, Maker, Outcome, ScheduleKind, SimulationFailed, Trial, play_trial
+from rarely import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, InvalidInput, Paced, Schedule
+from rarely.extend import IntArray
+from rarely.planning.simulate import (
+    REFERENCE_BATCHES,
+    LogWorld,
+    Maker,
+    Outcome,
+    ScheduleKind,
+    SimulationFailed,
+    Trial,
+    play_trial,
+    stretches,
+)
 from rarely.runs.processes import side_by_side
-from rarely.runs.statistics import IntervalEstimate, mean, ratio_of_means
-from rarely.worlds.protocol import World
+from rarely.runs.statistics import IntervalEstimate, differences, mean, share_of_sums
+from rarely.worlds.protocol import World, seeded
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -44,8 +57,8 @@ PILOT_BATCHES = 8
 """Batches of the first pilot run."""
 MIN_RUNS = 5
 """Runs below which nothing is sure, whatever their intervals."""
-CONFIDENCE = 1 - 0.05 / len(KINDS)
-"""The confidence of one point's interval; all kinds together then err with 5 %."""
+ERROR = 0.05
+"""How often a plan may err, in all kinds of schedules together."""
 PILOTS = 3
 """Pilot runs of every try."""
 MAX_TRIES = 4
@@ -66,34 +79,51 @@ class Point:
     used: float
     """Versions that runs had, on average: an adaptive schedule need not use its budget."""
     regret: IntervalEstimate
-    ratio: IntervalEstimate
-    """Mean regret over that of an update after every round, paired by run."""
+    lost: IntervalEstimate
+    """The share of the possible gain that it does not bring, paired by run."""
     pattern: tuple[int, ...]
-    """Batch lengths; of an adaptive one those of the run with the median number of batches."""
+    """Batch lengths; where runs differ those of the run with the median number of batches."""
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """What fewer updates cost, in simulation."""
+    """What fewer updates lose, in simulation."""
 
     rounds: int
     runs: int
     sequential: IntervalEstimate
-    """Regret with an update after every round."""
-    pilot: tuple[tuple[int, float], ...]
-    """(round, growth of log det Z) in the pilot run."""
+    """Regret with the most frequent updates."""
+    present: IntervalEstimate
+    """Regret of the policy in use today."""
+    gain: IntervalEstimate
+    """How much more the most frequent updates earn, run by run."""
+    logged: bool
+    """Whether the policy in use is the one that wrote the log; otherwise it chooses arms at random."""
     points: tuple[Point, ...]
+    pilot: tuple[tuple[int, float], ...] = ()
+    """(round, growth of log det Z) in the pilot run of adaptive schedules."""
     reference: int | None = None
-    """Batches of the schedule that the others are compared with; None: an update after every round."""
-    regrets: tuple[float, ...] = ()
-    """Regrets of that schedule, run by run."""
+    """Batches of the most frequent updates; None: an update after every round."""
 
     @property
     def often(self) -> str:
-        """What the others are compared with, in words."""
-        if self.reference is None:
-            return "an update after every round"
-        return f"an update after every {self.rounds / self.reference:.3g} rounds"
+        """The most frequent updates, in words."""
+        return "an update after every round" if self.reference is None else f"{self.reference - 1} updates"
+
+    @property
+    def today(self) -> str:
+        """The policy in use, in words."""
+        return "the policy of the log" if self.logged else "choosing arms at random"
+
+    @property
+    def kinds(self) -> tuple[ScheduleKind, ...]:
+        """The kinds of schedules that were simulated."""
+        return tuple(dict.fromkeys(point.kind for point in self.points))
+
+    @property
+    def gains(self) -> bool:
+        """Whether there surely is something to gain."""
+        return self.runs >= MIN_RUNS and self.gain.low > 0
 
     def of_kind(self, kind: ScheduleKind) -> tuple[Point, ...]:
         return tuple(point for point in self.points if point.kind == kind)
@@ -102,9 +132,9 @@ class Frontier:
         """Return for each B of a kind whether it is surely within the tolerance, surely outside, or undecided."""
         points = self.of_kind(kind)
         verdicts: dict[int, Verdict] = {point.batches: "undecided" for point in points}
-        if self.runs >= MIN_RUNS:
-            below = takewhile(lambda point: point.ratio.high <= 1 + tolerance, reversed(points))
-            above = takewhile(lambda point: point.ratio.low > 1 + tolerance, points)
+        if self.gains:
+            below = takewhile(lambda point: point.lost.high <= tolerance, reversed(points))
+            above = takewhile(lambda point: point.lost.low > tolerance, points)
             verdicts |= {point.batches: "within" for point in below}
             verdicts |= {point.batches: "outside" for point in above}
         return verdicts
@@ -114,9 +144,9 @@ class Frontier:
         return self.verdicts(point.kind, tolerance)[point.batches]
 
     def enough(self, tolerance: float, kind: ScheduleKind | None = None, *, surely: bool = False) -> Point | None:
-        """Return the fewest batches within a tolerance, 0.1 for 10 %, from which on every larger B tried is too.
+        """Return the fewest batches that lose at most a share, 0.1 for 10 %, from which on every larger B tried does.
 
-        By the ratio itself or, `surely`, by its interval. Among kinds with equal B one that is surely within comes
+        By the estimate or, `surely`, by its interval. Among kinds with equal B one that is surely within comes
         first, and then the one with the lower upper bound. None if there is none.
         """
 
@@ -124,14 +154,16 @@ class Frontier:
             return self.verdict(point, tolerance) == "within"
 
         def is_close(point: Point) -> bool:
-            return sure(point) if surely else point.ratio.value <= 1 + tolerance
+            return sure(point) if surely else point.lost.value <= tolerance
 
-        kinds = KINDS if kind is None else (kind,)
+        kinds = self.kinds if kind is None else (kind,)
         fewest = [point for each in kinds for point in [*takewhile(is_close, reversed(self.of_kind(each)))][-1:]]
-        return min(fewest, key=lambda one: (one.batches, not sure(one), one.ratio.high, one.ratio.value), default=None)
+        return min(fewest, key=lambda one: (one.batches, not sure(one), one.lost.high, one.lost.value), default=None)
 
     def growth(self, horizon: int) -> float:
         """Return the growth of log det Z over a horizon; beyond the simulated rounds a line in log t."""
+        if not self.pilot:
+            return 0.0
         (before, less), (rounds, all_of_it) = self.pilot[len(self.pilot) // 2], self.pilot[-1]
         if horizon <= rounds:
             return all_of_it
@@ -145,78 +177,131 @@ class Frontier:
         return _schedule(point.kind, horizon, point.batches, log_ratio)
 
 
-def default_batches(rounds: int, most: int | None = None) -> tuple[int, ...]:
-    """Return 2, 4, 8, … up to a quarter of the rounds, and to `most`.
+def default_batches(rounds: int) -> tuple[int, ...]:
+    """Return 2, 4, 8, … up to a quarter of the rounds, and to half of what they are compared with.
 
     >>> default_batches(100)
     (2, 4, 8, 16)
     """
-    counts = tuple(2**i for i in range(1, max(2, int(math.log2(max(rounds, 8) / 4)) + 1)))
-    return counts if most is None else tuple(count for count in counts if count <= most)
+    most = min(max(rounds, 8) // 4, REFERENCE_BATCHES // 2)
+    return tuple(2**i for i in range(1, int(math.log2(most)) + 1))
 
 
-def measure_frontier(
+def improving(
     world: World,
     maker: Maker,
     rounds: int,
     batches: Sequence[int],
+    kinds: Sequence[ScheduleKind],
     seeds: Sequence[int],
     pilot_seeds: Sequence[int],
     jobs: int = 1,
     progress: Callable[[str, int, int], None] = lambda stage, done, of: None,
-) -> Frontier:
-    """Simulate every schedule in every run; call `progress` with a stage, the work done in it, and all of its work."""
-    first = Trial("fixed", FixedGrid(rounds, min(PILOT_BATCHES, rounds)), pilot_seeds[0])
-    pilot = play_trial(world, maker, rounds, first)
-    growth = pilot.log_dets[-1][1]
-    if not growth > 0:
-        raise InvalidInput(
-            "log det Z must grow in the pilot run, but all features are 0: no unit of the network answers to these "
-            "contexts. Use more hidden units."
-        )
-    progress("pilot runs", 0, len(batches))
+) -> Iterator[Frontier]:
+    """Simulate every schedule run by run, and yield what the runs so far say; `progress` hears a stage and its work."""
     log_ratios: dict[int, float] = {}
-    pilots = partial(calibrate, world, maker, rounds, tuple(pilot_seeds[:PILOTS]), growth)
-    for count, calibrated in _played(pilots, batches, jobs):
-        log_ratios[count] = calibrated.log_ratio
-        progress("pilot runs", len(log_ratios), len(batches))
-    schedules = {
-        kind: {count: _schedule(kind, rounds, count, log_ratios[count]) for count in batches} for kind in KINDS
-    }
-    reference = maker.reference(rounds)
+    pilot: tuple[tuple[int, float], ...] = ()
+    if "adaptive" in kinds:
+        first = Trial("fixed", FixedGrid(rounds, min(PILOT_BATCHES, rounds)), pilot_seeds[0])
+        pilot = play_trial(world, maker, rounds, first).log_dets
+        growth = pilot[-1][1]
+        if not growth > 0:
+            raise InvalidInput(
+                "log det Z must grow in the pilot run, but all features are 0: no unit of the network answers to these "
+                "contexts. Use more hidden units."
+            )
+        progress("pilot runs", 0, len(batches))
+        pilots = partial(calibrate, world, maker, rounds, tuple(pilot_seeds[:PILOTS]), growth)
+        for count, calibrated in _played(pilots, batches, jobs):
+            log_ratios[count] = calibrated.log_ratio
+            progress("pilot runs", len(log_ratios), len(batches))
+    plans = [
+        (kind, count, _schedule(kind, rounds, count, log_ratios.get(count))) for kind in kinds for count in batches
+    ]
+    reference = EveryRound() if rounds <= REFERENCE_BATCHES else Paced(rounds, REFERENCE_BATCHES)
     trials = []
     for seed in seeds:
         trials.append(Trial("sequential", reference, seed))
-        trials += [Trial(kind, schedules[kind][count], seed) for count in reversed(batches) for kind in KINDS]
+        trials += [Trial(kind, schedule, seed) for kind, _, schedule in reversed(plans)]
     outcomes: dict[Trial, Outcome] = {}
+    told = 0
     progress("simulation", 0, len(trials))
     for trial, outcome in _played(partial(play_trial, world, maker, rounds), trials, jobs):
         outcomes[trial] = outcome
         progress("simulation", len(outcomes), len(trials))
-    sequential = [outcomes[Trial("sequential", reference, seed)].regret for seed in seeds]
-    points = [
-        _point(kind, schedule, count, [outcomes[Trial(kind, schedule, seed)] for seed in seeds], sequential)
-        for kind in KINDS
-        for count, schedule in schedules[kind].items()
-    ]
-    often = reference.batches, tuple(sequential)
-    return Frontier(rounds, len(seeds), mean(sequential), pilot.log_dets, tuple(points), *often)
+        done = (
+            next((i for i, each in enumerate(trials) if each not in outcomes), len(trials)) * len(seeds) // len(trials)
+        )
+        if done > told:
+            told = done
+            yield _frontier(world, rounds, seeds[:done], plans, reference, outcomes, pilot)
+
+
+def _frontier(
+    world: World,
+    rounds: int,
+    seeds: Sequence[int],
+    plans: Sequence[tuple[ScheduleKind, int, Schedule]],
+    reference: Schedule,
+    outcomes: dict[Trial, Outcome],
+    pilot: tuple[tuple[int, float], ...],
+) -> Frontier:
+    """Return what some runs, all of them played, say."""
+    often = [outcomes[Trial("sequential", reference, seed)].regret for seed in seeds]
+    today, logged = present_regrets(world, rounds, seeds)
+    gains = [a - b for a, b in zip(today, often, strict=True)]
+    confidence = 1 - ERROR / len({kind for kind, *_ in plans})
+    points = []
+    for kind, count, schedule in plans:
+        runs = [outcomes[Trial(kind, schedule, seed)] for seed in seeds]
+        counts, regrets = [len(run.ends) for run in runs], [run.regret for run in runs]
+        median = runs[int(np.argsort(counts, kind="stable")[(len(runs) - 1) // 2])]
+        lost = share_of_sums([a - b for a, b in zip(regrets, often, strict=True)], gains, confidence)
+        log_ratio = schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None
+        used = float(np.mean(counts))
+        points.append(Point(kind, count, log_ratio, used, _regret(regrets), lost, median.pattern))
+    gain = differences(today, often).interval()
+    ends = _regret(often), _regret(today), gain, logged
+    return Frontier(rounds, len(seeds), *ends, tuple(points), pilot, reference.batches)
+
+
+def _regret(regrets: Sequence[float]) -> IntervalEstimate:
+    """Return a mean regret, of which nobody knows a negative one."""
+    estimate = mean(regrets)
+    return replace(estimate, low=max(estimate.low, 0.0))
+
+
+def present_regrets(world: World, rounds: int, seeds: Sequence[int]) -> tuple[list[float], bool]:
+    """Return the regrets of the policy in use, in the same runs; and whether it is the one that wrote the log.
+
+    It is that for a log with one chosen arm a round. For a log without arms, and for a world, nobody knows one, and
+    each arm is chosen as often as any other.
+    """
+    chosen: IntArray | None = None
+    if isinstance(world, LogWorld):
+        places, arms, _ = world.log.log.known_rewards()
+        if len(places) and len(np.unique(places)) == len(places):
+            chosen = np.full(len(world.log), -1)
+            chosen[places] = arms
+    regrets = []
+    for seed in seeds:
+        if chosen is not None and isinstance(world, LogWorld):
+            order, means, _ = world.drawn.get(seed) or world.secret(seeded(seed, 0))
+            arms, means = chosen[order[:rounds]], means[:rounds]
+            logged = np.flatnonzero(arms >= 0)
+            lost = means[logged].max(axis=1) - means[logged, arms[logged]]
+            regrets.append(float(rounds * lost.mean()) if len(logged) else math.nan)
+        else:
+            parts = stretches(world, seed, rounds)
+            regrets.append(float(sum((part.means.max(axis=1) - part.means.mean(axis=1)).sum() for part in parts)))
+    return regrets, chosen is not None
 
 
 def _schedule(kind: ScheduleKind, rounds: int, batches: int, log_ratio: float | None) -> Schedule:
     if kind != "adaptive" or log_ratio is None:
-        return (FixedGrid if kind == "fixed" else GeometricGrid)(rounds, batches)
+        grids: dict[str, Any] = {"paced": Paced, "fixed": FixedGrid}
+        return grids.get(kind, GeometricGrid)(rounds, batches)  # type: ignore[no-any-return]
     return DeterminantTrigger(rounds, batches, log_ratio=float(f"{log_ratio:.3g}"))  # pilots do not know more digits
-
-
-def _point(
-    kind: ScheduleKind, schedule: Schedule, batches: int, runs: Sequence[Outcome], sequential: Sequence[float]
-) -> Point:
-    counts, regrets = [len(run.ends) for run in runs], [run.regret for run in runs]
-    median = runs[int(np.argsort(counts, kind="stable")[(len(runs) - 1) // 2])]
-    log_ratio = schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None
-    ratio = ratio_of_means(regrets, sequential, CONFIDENCE)
-    return Point(kind, batches, log_ratio, float(np.mean(counts)), mean(regrets), ratio, median.pattern)
 
 
 # --- log q of adaptive schedules

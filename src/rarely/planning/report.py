@@ -7,29 +7,26 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from rarely.pages.figures import COLOURS, MARKERS, NAMES, drawn, plain_numbers
+from rarely.pages.figures import COLOURS, MARKERS, NAMES, drawn
 from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import INK, inline
-from rarely.planning.frontier import CONFIDENCE, Frontier, Point
-from rarely.planning.plan import REWARDS, TOLERANCES, Plan, worth_of
-from rarely.planning.simulate import KINDS
+from rarely.planning.frontier import Frontier, Point
+from rarely.planning.plan import REWARDS, TOLERANCE, Plan, share_of
 from rarely.planning.trial import TrialPlan
 from rarely.runs.statistics import IntervalEstimate
 from rarely.runs.writing import make_folder, write_text
 
-PASTE = "To paste: "
-HEAD = ["schedule", "B", "versions used", "regret", "over the reference", "within 10 %", "batch lengths"]
+HEAD = ["schedule", "B", "versions used", "regret", "share of the gain", "at least 90 %", "batch lengths"]
 MAX_LENGTHS = 12
 """Batch lengths that a table has room for."""
-CAPTION = "Regret against the number of batches, in units of the regret with an update after every round."
+CAPTION = "Share of the possible gain that each number of batches brings."
 TRIAL_CAPTION = "Power and width over patients; dashed: what is wanted, dotted: the power of anytime intervals."
 
 
@@ -58,19 +55,18 @@ def _write(folder: Path, described: dict[str, Any], picture: str, page: str) -> 
 
 def render_page(plan: Plan, picture: str) -> str:
     """Return the plan as one HTML file, with the figure inside."""
-    rows = plan.shares
-    advice, _, _ = plan.advice().partition("What this rests on:\n")
     return render(
         "rarely.planning",
         "plan.html",
         title=f"Updates for {plan.horizon} rounds of {plan.arms} arms",
-        worth=worth_of(rows, plan.frontier, plan.present) if rows else None,
-        advice=[(line.startswith(PASTE), line.removeprefix(PASTE)) for line in advice.splitlines()],
+        headline=plan.headline(),
+        recipe=plan.recipe(),
+        above=plan.above(),
+        worth=plan.table(),
         picture=inline(picture, CAPTION),
         caption=CAPTION,
         frontier=plan.frontier,
         sequential=_interval(plan.frontier.sequential),
-        confidence=f"{100 * CONFIDENCE:.0f} %",
         schedules=Grid(HEAD, [_row(plan.frontier, point) for point in plan.frontier.points], 1),
         rests=plan.notes,
         seed=plan.seed,
@@ -102,9 +98,9 @@ def _row(frontier: Frontier, point: Point) -> list[str]:
     name = point.kind if point.log_ratio is None else f"{point.kind}, log q = {point.log_ratio:.3g}"
     lengths = ", ".join(map(str, point.pattern[:MAX_LENGTHS])) + (", …" if len(point.pattern) > MAX_LENGTHS else "")
     words = {"within": "surely", "outside": "surely not", "undecided": "inconclusive"}
-    verdict = words[frontier.verdict(point, TOLERANCES[-1])]
-    numbers = [str(point.batches), f"{point.used:.4g}", _interval(point.regret), _interval(point.ratio, digits=2)]
-    return [name, *numbers, verdict, lengths]
+    verdict = words[frontier.verdict(point, TOLERANCE)]
+    share = share_of(point) if frontier.gains else ""
+    return [name, str(point.batches), f"{point.used:.4g}", _interval(point.regret), share, verdict, lengths]
 
 
 def _interval(estimate: IntervalEstimate, digits: int = 1) -> str:
@@ -114,46 +110,31 @@ def _interval(estimate: IntervalEstimate, digits: int = 1) -> str:
 
 
 def draw_plan(plan: Plan) -> Figure:
-    """Draw regret against the number of batches."""
+    """Draw the share of the possible gain against the number of batches."""
     figure, frontier = Figure(figsize=(5.4, 3.7)), plan.frontier
     axes = figure.subplots()
-    counts = sorted({point.batches for point in frontier.points})
-    for tolerance, shade in zip(sorted(TOLERANCES, reverse=True), (0.08, 0.1), strict=True):
-        label = f"within {100 * tolerance:.0f} %"
-        axes.axhspan(1e-2, 1 + tolerance, color=INK, alpha=shade, zorder=0, lw=0, label=label)
     axes.axhline(1.0, color=INK, lw=0.8)
-    ratios = {kind: np.array([astuple(point.ratio)[:3] for point in frontier.of_kind(kind)]).T for kind in KINDS}
-    shown = [value for values, *_ in ratios.values() if np.isfinite(values).all() for value in values]
+    axes.axhspan(1 - TOLERANCE, 1.0, color=INK, alpha=0.08, zorder=0, lw=0, label=f"within {100 * TOLERANCE:.0f} %")
     axes.set_xscale("log")
-    axes.set_yscale("log")
-    # Intervals of few runs can be huge and would make the rest too small to see: arrows mark where they are cut.
-    bottom, top = 0.8 * min([0.9, *shown]), 1.35 * max([1.2, *shown])
-    axes.set_ylim(bottom, top)
-    for aside, (kind, (values, low, high)) in zip((0.96, 1.0, 1.04), ratios.items(), strict=True):
-        if not np.isfinite(values).all():
-            continue
-        at = np.array([point.batches for point in frontier.of_kind(kind)]) * aside
-        axes.plot(at, values, color=COLOURS[kind], lw=0.8, alpha=0.5)
-        low, high = low.clip(bottom), high.clip(max=top)
-        bars = [values - low, high - values] if frontier.runs >= 3 else None
+    asides = np.linspace(0.96, 1.04, len(frontier.kinds))
+    values = [1 - point.lost.value for point in frontier.points if math.isfinite(point.lost.value)]
+    bottom = max(-1.0, min([0.0, *values]) - 0.05)
+    for aside, kind in zip(asides, frontier.kinds, strict=True):
+        points = [point for point in frontier.of_kind(kind) if math.isfinite(point.lost.value)]
+        at = np.array([point.batches for point in points]) * aside
+        share, low, high = (1 - np.array([getattr(p.lost, end) for p in points]) for end in ("value", "high", "low"))
+        axes.plot(at, share, color=COLOURS[kind], lw=0.8, alpha=0.5)
+        ends = np.maximum([share - low.clip(bottom), high.clip(max=1.15) - share], 0.0)
+        bars = ends if frontier.runs >= 3 else None
         look: Any = {"color": COLOURS[kind], "marker": MARKERS[kind], "ms": 4, "lw": 0, "elinewidth": 0.9}
-        axes.errorbar(at, values, bars, label=NAMES[kind], **look)
-        if bars is not None:
-            arrow: Any = {"color": COLOURS[kind], "s": 22, "lw": 0}
-            axes.scatter(at[high >= top], 0.96 * high[high >= top], marker="^", **arrow)
-            axes.scatter(at[low <= bottom], 1.04 * low[low <= bottom], marker="v", **arrow)
-    plain_numbers(axes.yaxis)
-    fine, coarse = (0.5, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3), (0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
-    steps = fine if top < 3 * bottom else coarse
-    axes.set_yticks([step for step in steps if bottom <= step <= top])
+        axes.errorbar(at, share, bars, label=NAMES[kind], **look)
+    counts = sorted({point.batches for point in frontier.points})
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.minorticks_off()
-    axes.set_xlabel("B, batches")
-    axes.set_ylabel(f"regret, in units of sequential's\n({100 * CONFIDENCE:.0f} % intervals)")
+    axes.set(xlabel="B, batches", ylabel="share of the possible gain", ylim=(bottom, 1.15))
     shorter = f" of {plan.horizon}" if frontier.rounds < plan.horizon else ""
-    axes.set_title(
-        f"{frontier.rounds} simulated rounds{shorter}, {frontier.runs} runs, {REWARDS[plan.origin]}", fontsize=9
-    )
+    said = "one run" if frontier.runs == 1 else f"{frontier.runs} runs"
+    axes.set_title(f"{frontier.rounds} simulated rounds{shorter}, {said}, {REWARDS[plan.origin]}", fontsize=9)
     # Below the axes: inside, it would cover some bar.
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, fontsize=7.5, columnspacing=0.8, handletextpad=0.4

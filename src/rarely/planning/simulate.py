@@ -5,7 +5,7 @@
 
 Rewards for the rounds of a log are one of two kinds:
 
-    fitted      the network that the default policy would train on the log, judged by a fifth that it did not see
+    fitted      by the network that the default policy would train on the log, judged by what it did not see
     simulated   the user's own function
 
 All schedules of a run see the same rounds and the same noise, and start from the same weights.
@@ -13,52 +13,59 @@ All schedules of a run see the same rounds and the same noise, and start from th
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rarely import Affine, ArmBlocks, BatchNeuralUCB, EveryRound, FixedGrid, LinUCB, Policy, Schedule
+from rarely import Affine, ArmBlocks, BatchNeuralUCB, EveryRound, LinTS, LinUCB, Policy, Schedule
 from rarely.extend import Array, ContextMap, IntArray
-from rarely.extend.checks import check_choice, check_whole, read_real
+from rarely.extend.checks import check_whole, read_real, shown
 from rarely.extend.provisional import errors
 from rarely.logs.decision_log import DecisionLog
 from rarely.logs.tables import InvalidLog
+from rarely.planning.reward_law import RewardLaw
 from rarely.worlds.protocol import Rounds, World, seeded
 
-ScheduleKind = Literal["fixed", "geometric", "adaptive"]
+ScheduleKind = Literal["paced", "fixed", "geometric", "adaptive"]
 KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
-PolicyName = Literal["neural", "default", "linear"]
+Make = Callable[..., Policy]
+"""A class of policies, or a function of (dim, schedule, *, context_scale, seed) that makes one."""
+CANDIDATES: dict[str, Make] = {
+    # A plan must not depend on the speed of the machine that makes it: exact.
+    "default": partial(BatchNeuralUCB, covariance="exact"),
+    "LinUCB": partial(LinUCB, ridge="learned"),
+    "LinTS": partial(LinTS, ridge="learned"),
+}
+"""Policies by name: each is what a user constructs without settings, in any units of rewards."""
 MAX_CONTEXT_BYTES = 2**26
 """Bytes of contexts that are made at once."""
 PLANNER_SETTINGS = ("dim", "schedule", "seed", "context_scale", "intercept")
 """What the planner itself gives to the policy."""
-POLICY_SETTINGS: dict[PolicyName, dict[str, Any]] = {
-    "neural": {"hidden": 64, "training": 100, "ridge": 0.01, "depth": 2},
-    "default": {},
-    "linear": {"ridge": 1.0, "within_batch": "running"},
-}
-TUNED = ("training", "steps", "skip", "step_size")
-"""What the default policy chooses itself."""
-REFERENCE_BATCHES, MAX_DEFAULT_BATCHES = 128, 64
-"""Batches of the default policy, whose updates take long: of its reference, and the most that are tried unasked."""
+REFERENCE_BATCHES = 64
+"""Batches of the schedule that others are compared with; at most half of these are tried unasked."""
 MIN_REWARDS = 50
 """Rewards below which a network is not fitted: a fifth of them would judge nothing."""
 MAX_REWARDS = 5000
 """Rewards that a network is fitted to; of more, this many are picked at random."""
 RARE_REWARDS = 10
 """Rewards of an arm below which next to nothing is known of it."""
-TRAININGS = 4
-"""Trainings, each of which tunes one more path on one more fold."""
+FOLDS = 3
+"""Parts of a log, each of which judges a network that was trained on the others."""
+TINY = 1e-300
+TIMED = 3
+"""Decisions that are timed, of which the quickest counts."""
 DEFAULT_NOISE = 0.5
 """Noise of simulated rewards, in units of their spread, where it is not given."""
 
 Simulator = Callable[[Array], Any]
-_Secret = tuple[IntArray, Array, float]
+_Secret = tuple[IntArray, Array, Array]
 
 
 # --- a log as a world
@@ -136,18 +143,42 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class FittedRewards:
-    """The means of a network that was trained on the log."""
+    """The means of networks, each trained on all folds of the log but one, and rewards of the log's kind around them.
+
+    What a fold's rewards do not confirm of what was foreseen of them is taken from all means: `slope` is at most 1.
+    """
 
     log: LoggedRounds
-    network: BatchNeuralUCB
+    networks: tuple[BatchNeuralUCB, ...]
+    folds: IntArray
+    """The fold of each round of the log."""
+    level: float
+    slope: float
+    law: RewardLaw
     fit: Fit
+    deviation: float | None = None
+    """Of normal noise, if it is given."""
 
-    def means(self, rounds: IntArray) -> Array:
+    def means(self, rounds: IntArray, network: int = 0) -> Array:
+        """Return what one network expects of these rounds, (m, K)."""
         parts = _parts(len(rounds), 8 * self.log.arms * self.log.dim)
-        return np.concatenate([self.network.score(self.log.contexts(rounds[part])).means for part in parts])
+        score = self.networks[network].score
+        means = np.concatenate([score(self.log.contexts(rounds[part])).means for part in parts])
+        return self.law.within(self.level + self.slope * (means - self.level))
 
-    def noise(self, means: Array) -> float:
-        return self.fit.noise
+    def held_out(self) -> Array:
+        """Return (n, K): for each round of the log what is expected by the network that has not seen it."""
+        means = np.empty((len(self.log), self.log.arms))
+        for fold in range(FOLDS):
+            mine = np.flatnonzero(self.folds == fold)
+            means[mine] = self.means(mine, fold)
+        return means
+
+    def pay(self, means: Array, luck: Array) -> Array:
+        """Return rewards of these means; `luck` has two uniform numbers for each."""
+        if self.deviation is not None:
+            return _normal(means, luck, self.deviation)
+        return self.law.draw(means, luck[..., 0], luck[..., 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +189,7 @@ class SimulatedRewards:
     simulator: Simulator
     deviation: float | None = None
 
-    def means(self, rounds: IntArray) -> Array:
+    def means(self, rounds: IntArray, network: int = 0) -> Array:
         features = self.log.features[rounds]
         means = read_real(self.simulator(features), "means of the simulator", errors.InvalidInput)
         if means.shape != (len(rounds), self.log.arms) or not np.isfinite(means).all():
@@ -177,16 +208,22 @@ class SimulatedRewards:
                 "Noise is added by the plan: leave it out of the simulator, or seed it."
             )
 
-    def noise(self, means: Array) -> float:
-        return DEFAULT_NOISE * float(means.std()) if self.deviation is None else self.deviation
+    def pay(self, means: Array, luck: Array) -> Array:
+        """Return rewards of these means, of a run, with normal noise."""
+        return _normal(means, luck, DEFAULT_NOISE * float(means.std()) if self.deviation is None else self.deviation)
 
 
 Rewards = FittedRewards | SimulatedRewards
-"""What arms pay on average, `means` (m, K) of rounds of the log, and how far rewards scatter around it, `noise`."""
+"""What arms pay on average, `means` (m, K) of rounds of the log, and what they pay in a run, `pay`."""
+
+
+def _normal(means: Array, luck: Array, deviation: float) -> Array:
+    radius = np.sqrt(-2 * np.log1p(-luck[..., 0]))
+    return np.asarray(means + deviation * radius * np.cos(2 * np.pi * luck[..., 1]))
 
 
 def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> FittedRewards:
-    """Train the default network on the known rewards of a log, after a look at how it does on a fifth of them."""
+    """Train the default network on the known rewards of a log, once without each fold, which then judges it."""
     rounds, arms, rewards = log.log.known_rewards()
     if len(rewards) < MIN_REWARDS:
         raise InvalidLog(
@@ -200,32 +237,34 @@ def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> 
     rare = tuple((int(i), int(counts[i])) for i in few)
     # Whole rounds in a random order: no round has one reward to learn from and another to be judged by.
     places = np.random.default_rng((seed, 5)).permutation(len(log))
+    folds = places % FOLDS
     order = np.argsort(places[rounds], kind="stable")[:MAX_REWARDS]
     rounds, arms, rewards = rounds[order], arms[order], rewards[order]
     contexts = np.empty((len(order), log.dim))
     for part in _parts(len(order), 8 * log.arms * log.dim):
         contexts[part] = log.contexts(rounds[part])[np.arange(len(arms[part])), arms[part]]
-    fifth = len(order) // 5
-    held = int(np.searchsorted(places[rounds], places[rounds[fifth]])) or fifth
-    early = _trained(contexts[held:], rewards[held:], seed)
-    missed = rewards[:held] - early.score(contexts[:held, None]).means[:, 0]
-    spread = float(np.mean(np.square(rewards[:held] - rewards[held:].mean())))
-    r_squared = 1 - float(np.mean(np.square(missed))) / spread if spread > 0 else 0.0
-    network = _trained(contexts, rewards, seed)
-    record = network.updates[-1]
-    deviation = noise if noise is not None else record.noise or float(np.sqrt(np.mean(np.square(missed))))
-    return FittedRewards(log, network, Fit(len(order), r_squared, deviation, record.tuning, rare))
+    networks, foreseen, spread = [], np.empty(len(rewards)), 0.0
+    for fold in range(FOLDS):
+        held = folds[rounds] == fold
+        networks.append(_trained(contexts[~held], rewards[~held], seed))
+        foreseen[held] = networks[-1].score(contexts[held, None]).means[:, 0]
+        spread += float(np.square(rewards[held] - rewards[~held].mean()).sum())
+    missed = float(np.square(rewards - foreseen).sum())
+    r_squared = 1 - missed / spread if spread > 0 else 0.0
+    level, centred = float(rewards.mean()), foreseen - foreseen.mean()
+    slope = float(np.clip(centred @ rewards / max(float(centred @ centred), TINY), 0, 1))
+    law = RewardLaw.of(rewards, level + slope * (foreseen - level))
+    deviation = noise if noise is not None else float(np.sqrt(missed / len(rewards)))
+    fit = Fit(len(order), r_squared, deviation, networks[0].updates[-1].tuning, rare)
+    return FittedRewards(log, tuple(networks), folds, level, slope, law, fit, noise)
 
 
 def _trained(contexts: Array, rewards: Array, seed: int) -> BatchNeuralUCB:
     """Train the default network; its bonuses are not used, so the cheapest covariance does."""
     scale = Affine.identity(contexts.shape[1])
-    network = BatchNeuralUCB.from_log(
+    return BatchNeuralUCB.from_log(
         contexts, rewards, schedule=EveryRound(), context_scale=scale, covariance="diagonal", seed=seed
     )
-    for _ in range(TRAININGS - 1):
-        network.update(force=True)  # judges the candidates by another fold
-    return network
 
 
 @dataclass(eq=False)
@@ -235,8 +274,8 @@ class LogWorld(World):
     log: LoggedRounds
     rewards: Rewards
     horizon: int
-    drawn: Mapping[str, _Secret] = field(default_factory=dict)
-    """Order, means and noise of some runs, by their generators: made once, shared by all schedules."""
+    drawn: Mapping[int, _Secret] = field(default_factory=dict)
+    """Order, means and rewards of some runs, by their seeds: made once, shared by all schedules."""
     arms: int = field(init=False)
     dim: int = field(init=False)
     context_scale: ContextMap | None = field(init=False)
@@ -246,24 +285,24 @@ class LogWorld(World):
 
     def with_runs(self, seeds: Sequence[int]) -> LogWorld:
         """Return the same world with the means of these runs computed once: simulators may be slow."""
-        return replace(self, drawn={_mark(seeded(seed, 0)): self.secret(seeded(seed, 0)) for seed in seeds})
+        return replace(self, drawn={seed: self.secret(seeded(seed, 0)) for seed in seeds})
 
     def secret(self, generator: np.random.Generator) -> _Secret:
-        if (drawn := self.drawn.get(_mark(generator))) is not None:
-            return drawn
         order = generator.permutation(len(self.log))[: self.horizon]
         again = generator.integers(len(self.log), size=self.horizon - len(order))
         order = np.concatenate([order, again])
-        means = self.rewards.means(order)
-        return order, means, self.rewards.noise(means)
+        means = self.rewards.means(order, int(generator.integers(FOLDS)))
+        return order, means, self.rewards.pay(means, generator.random((*means.shape, 2)))
 
-    def round(self, t: int, secret: _Secret, generator: np.random.Generator) -> tuple[Array, Array, float]:
-        order, means, noise = secret
-        return self.log.contexts(order[t - 1 : t])[0], means[t - 1], noise * generator.normal()
+    def round(self, t: int, secret: _Secret, generator: np.random.Generator) -> tuple[Array, Array, Array]:
+        order, means, rewards = secret
+        return self.log.contexts(order[t - 1 : t])[0], means[t - 1], rewards[t - 1] - means[t - 1]
 
-
-def _mark(generator: np.random.Generator) -> str:
-    return str(generator.bit_generator.state["state"])
+    def rounds(self, seed: int, count: int, first: int = 1) -> Rounds:
+        """Return these rounds of a run, all at once."""
+        order, means, rewards = self.drawn.get(seed) or self.secret(seeded(seed, 0))
+        here = slice(first - 1, first - 1 + count)
+        return Rounds(self.log.contexts(order[here]), means[here], rewards[here])
 
 
 def _parts(count: int, bytes_each: int) -> list[slice]:
@@ -281,38 +320,48 @@ class SimulationFailed(errors.RarelyError):
 
 @dataclass(frozen=True)
 class Maker:
-    """How the simulated policy is made: "neural" is fast and fixed, "default" tunes itself, "linear" is LinUCB."""
+    """How the simulated policy is made: by a name of `CANDIDATES`, by module:name, or by a function of one's own."""
 
-    policy: PolicyName = "neural"
+    policy: str | Make = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_choice("policy", self.policy, PolicyName)
         if ours := [name for name in PLANNER_SETTINGS if name in self.settings]:
             raise errors.InvalidInput(
                 f"settings must leave {', '.join(PLANNER_SETTINGS)} to the planner; got {ours[0]}."
             )
-        if self.policy == "default" and any(name in self.settings for name in TUNED):
-            raise errors.InvalidInput(
-                'policy "default" chooses its training itself; use policy "neural" to set the steps.'
-            )
-        object.__setattr__(self, "settings", POLICY_SETTINGS[self.policy] | dict(self.settings))
-        # A policy that nobody plays shows now what would else show in the middle of a simulation.
-        self(2, None, EveryRound(), 0)
+        if self.make in CANDIDATES.values():  # one that nobody plays shows now what would else show in the middle
+            self(2, None, EveryRound(), 0)
 
-    def reference(self, rounds: int) -> Schedule:
-        """Return what schedules are compared with: an update after every round, or almost so for the default policy."""
-        quick = self.policy != "default" or rounds <= REFERENCE_BATCHES
-        return EveryRound() if quick else FixedGrid(rounds, REFERENCE_BATCHES)
+    @cached_property
+    def make(self) -> Make:
+        """The class, or the function, that makes a policy."""
+        if callable(self.policy) and not isinstance(self.policy, Policy):
+            return self.policy
+        if isinstance(self.policy, str) and self.policy in CANDIDATES:
+            return CANDIDATES[self.policy]
+        module, colon, attribute = str(self.policy).partition(":")
+        if not isinstance(self.policy, str) or not colon:
+            raise errors.InvalidInput(
+                f"a policy must be one of {', '.join(CANDIDATES)}, module:name, or a class of policies or a function "
+                f"that makes one, because every run needs a new one; got {shown(self.policy)}."
+            )
+        try:
+            return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+        except (ImportError, AttributeError) as error:
+            raise errors.InvalidInput(f"the policy {self.policy} cannot be imported: {error}.") from None
+
+    @property
+    def name(self) -> str:
+        """What the policy is called."""
+        return self.policy if isinstance(self.policy, str) else getattr(self.make, "__name__", "one of your own")
 
     def __call__(self, dim: int, scale: ContextMap | None, schedule: Schedule, seed: int) -> Policy:
         """Return a policy for contexts of a world's dimension and scale."""
-        if self.policy == "linear":
-            # Contexts that come scaled have their constant already.
-            return LinUCB(dim, schedule, intercept=scale is None, seed=seed, **self.settings)
-        # A plan must not depend on the speed of the machine that makes it.
-        settings = {"covariance": "exact", **self.settings}
-        return BatchNeuralUCB(dim, schedule, context_scale=scale, seed=seed, **settings)
+        policy = self.make(dim, schedule, context_scale=scale, seed=seed, **self.settings)
+        if not isinstance(policy, Policy):
+            raise errors.InvalidInput(f"{self.name} must make a Policy; got {shown(policy)}.")
+        return policy
 
 
 @dataclass(frozen=True)
@@ -333,6 +382,8 @@ class Outcome:
     """Rounds that ended a batch, T last."""
     log_dets: tuple[tuple[int, float], ...]
     """(round, growth of log det Z until then) at every batch's end."""
+    seconds: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
+    """Of a single decision of the last version, and of the mean update."""
 
     @property
     def pattern(self) -> tuple[int, ...]:
@@ -347,7 +398,7 @@ class Outcome:
 def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome:
     """Play one schedule in one run: rewards of a batch are in before its update."""
     policy = maker(world.dim, world.context_scale, trial.schedule, trial.seed)
-    regret, log_dets = 0.0, [(0, 0.0)]
+    regret, log_dets, spent = 0.0, [(0, 0.0)], 0.0
     for part in stretches(world, trial.seed, rounds):
         start = 0
         while start < len(part):
@@ -363,10 +414,19 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
                     # Budgets that are spent early and trainings that fail are part of what is simulated.
                     for category in (errors.ScheduleWarning, errors.RejectedWarning, errors.OutlierWarning):
                         warnings.simplefilter("ignore", category)
+                    begun = time.perf_counter()
                     policy.update()
+                    spent += time.perf_counter() - begun
                 log_dets.append((policy.round, policy.log_det))
     ends = tuple(record.round for record in policy.updates if record.accepted)
-    return Outcome(regret, (*ends, rounds), (*log_dets, (rounds, policy.log_det)))
+    took = []
+    for _ in range(TIMED):
+        begun = time.perf_counter()
+        policy.score(part.contexts[0])
+        took.append(time.perf_counter() - begun)
+    return Outcome(
+        regret, (*ends, rounds), (*log_dets, (rounds, policy.log_det)), (min(took), spent / max(len(ends), 1))
+    )
 
 
 def stretches(world: World, seed: int, rounds: int) -> Iterator[Rounds]:

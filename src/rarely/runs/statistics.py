@@ -70,6 +70,24 @@ def ratio_of_means(a: Sequence[float], b: Sequence[float], confidence: float = C
     return IntervalEstimate(value, value * _exp(-below), value * _exp(above), runs)
 
 
+def share_of_sums(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> IntervalEstimate:
+    """Return Σa/Σb of paired runs, in which a may have either sign, with an interval by the jackknife.
+
+    The interval is everything with fewer than three runs, and where Σb is not positive without one of them.
+
+    >>> share_of_sums([1.0, 2.0, 1.0, 3.0], [10.0, 21.0, 11.0, 31.0])
+    IntervalEstimate(value=0.09..., low=0.08..., high=0.10..., runs=4)
+    """
+    runs, x, y = len(a), np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if not runs or not y.sum() > 0:
+        return IntervalEstimate(math.nan, -math.inf, math.inf, runs)
+    value, without = float(x.sum() / y.sum()), y.sum() - y
+    if runs < 3 or not np.all(without > 1e-12 * without.max()):
+        return IntervalEstimate(value, -math.inf, math.inf, runs)
+    below, above = _reaches(runs * value - (runs - 1) * (x.sum() - x) / without, confidence)
+    return IntervalEstimate(value, value - below, value + above, runs)
+
+
 @dataclass(frozen=True)
 class Sample:
     """Paired runs, on a scale on which they are averaged: differences, or logarithms of ratios."""

@@ -1,0 +1,77 @@
+"""`rarely advise`: which policy suits a log of decisions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from rarely import InvalidInput
+from rarely._cli import evaluate
+from rarely.console import Stages, console, guarded_by, import_modules, say_loops
+from rarely.planning.advice import MAX_HORIZON, Advice, improving
+from rarely.planning.simulate import CANDIDATES
+from rarely.runs.writing import check_folder, make_folder, write_text
+
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(help=f"{', '.join(CANDIDATES)}, or your own as module:name; may be repeated. By default the first."),
+]
+
+
+@guarded_by("Interrupted. What is written so far is an answer, if there are files.")
+def advise_command(
+    context: typer.Context,
+    log: Annotated[Path, evaluate.LogFile],
+    arm: evaluate.Arm = None,
+    reward: evaluate.Reward = None,
+    probability: evaluate.Probability = None,
+    features: evaluate.Features = None,
+    ignore: evaluate.Ignore = None,
+    round_column: evaluate.Round = None,
+    id_column: evaluate.Id = None,
+    time_column: evaluate.Time = None,
+    drop_unknown: evaluate.DropUnknown = False,
+    arms: Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")] = None,
+    policy: Policies = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Decisions to come; else as many as the log has.")] = None,
+    batches: Annotated[int, typer.Option(min=2, help="Versions of a policy, the first included.")] = 20,
+    runs: Annotated[int, typer.Option(min=3, help="Simulated runs.")] = 10,
+    seconds: Annotated[float | None, typer.Option(help="Begin no other run after so many.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    out: Annotated[Path, typer.Option(help="The folder for advice.txt and .json, written anew with every run.")] = Path(
+        "advice"
+    ),
+) -> None:
+    """Say which policy suits a log of decisions: by replay, by simulation, and at what cost; or that it cannot tell.
+
+    Columns may be text, dates and numbers with gaps. The probability of the chosen arm makes the answer surer.
+
+    **Examples**
+
+    - `rarely advise log.csv --arm offer --reward bought --probability p` — the default, LinUCB and LinTS
+    - `rarely advise log.csv --arm page --reward minutes --ignore id,time --horizon 1000 --seconds 60`
+    - `rarely advise log.csv --arm page --reward read --policy default --policy mine:Policy` — and one of your own
+    """
+    say_loops()
+    check_folder(out)
+    import_modules([name.partition(":")[0] for name in policy or () if ":" in name])
+    past = evaluate.read_log_file(
+        log, evaluate.columns_named(context.params | {"encode": bool(arm or reward or round_column)})
+    )
+    if horizon is not None and horizon > MAX_HORIZON:
+        console.print(f"simulated at {MAX_HORIZON} of {horizon} rounds")
+    made: Advice | None = None
+    with Stages("reading") as stages:
+        settings: dict[str, Any] = {"runs": runs, "seconds": seconds, "seed": seed}
+        for made in improving(past, policy, horizon=horizon, batches=batches, progress=stages, **settings):
+            make_folder(out)
+            write_text(out / "advice.json", json.dumps(made.describe(), indent=1, ensure_ascii=False) + "\n")
+            write_text(out / "advice.txt", f"{made}\n")
+    if made is None:
+        raise InvalidInput("no run was played; ask for more --seconds.")
+    console.print(str(made), markup=False)
+    console.print(f"files: {escape(str(out / 'advice.txt'))}, {escape(str(out / 'advice.json'))}")
