@@ -123,4 +123,10 @@ def test_a_study_that_was_deleted_while_it_was_served_keeps_no_other_from_it(sto
             assert "sqlite" not in reply.content["detail"]
         for path in ("status", "export", "backup"):
             assert service.get(path).status == 404
+        index = service.send("GET", "/").body.decode()
+        assert "studies/other" in index
+        assert "trial" not in index
+        Study.create(storage, "trial", policy=shop()).close()
+        assert service.post("decide", {"id": "a", **BODY}).content["round"] == 1
+        assert "studies/trial" in service.send("GET", "/").body.decode()
         assert service.send("GET", "/health").status == 200

@@ -5,7 +5,7 @@ import pytest
 from rarely import BatchNeuralUCB, LinUCB, OnDemand, Uniform
 from rarely.golden import FAMILIES, Golden, family_of
 from rarely.study import versions
-from rarely.study.versions import environment, same_environment
+from rarely.study.versions import differing, environment
 from studies import linear, play
 
 
@@ -29,26 +29,26 @@ def test_the_code_is_the_golden_digest_of_the_policys_family():
 def test_a_change_of_another_family_is_no_other_environment(monkeypatch):
     before = environment(LinUCB(2))
     changed(FAMILIES["uniform"], monkeypatch, digest="0" * 16)
-    assert same_environment(before, environment(LinUCB(2)))
+    assert not differing(before, environment(LinUCB(2)))
     for part in ("digest", "bits"):  # other arms, or other last digits
         with monkeypatch.context() as patch:
             changed(FAMILIES["linucb"], patch, **{part: "0" * 16})
-            assert not same_environment(before, environment(LinUCB(2)))
+            assert differing(before, environment(LinUCB(2)))
 
 
 def test_a_policy_without_a_family_is_told_by_name_and_version(monkeypatch):
     monkeypatch.setattr(versions, "family_of", lambda policy: None)
     here = environment(BatchNeuralUCB(2, OnDemand(), hidden=8))
     assert (here["code"], here["bits"]) == ("BatchNeuralUCB", "")
-    assert same_environment(here, here)
-    assert not same_environment(here, here | {"rarely": "another"})
+    assert not differing(here, here)
+    assert differing(here, here | {"rarely": "another"})
 
 
 def test_an_environment_of_before_promises_no_bits():
     """Studies of 0.3 have a hash of sources, and nothing about bits: arms are compared, and hashes are not."""
     here = environment(LinUCB(2))
     old = {name: value for name, value in here.items() if name != "bits"} | {"code": "5f2c5f2c5f2c5f2c"}
-    assert not same_environment(here, old)
+    assert differing(here, old)
 
 
 def test_a_replay_after_a_change_of_last_digits_compares_arms_and_not_hashes(make, monkeypatch):
@@ -56,11 +56,11 @@ def test_a_replay_after_a_change_of_last_digits_compares_arms_and_not_hashes(mak
     play(study, 0, 6)
     study.update()
     assert study.replay().equal
-    assert all(training.same_environment for training in study.replay().trainings)
+    assert not any(training.differs for training in study.replay().trainings)
     changed(family_of(linear()), monkeypatch, bits="0" * 16)
     replay = study.replay()
     assert replay.equal
-    assert not any(training.same_environment for training in replay.trainings)
+    assert all(training.differs == ("bits",) for training in replay.trainings)
 
 
 def test_versions_on_record_have_the_environment(make):

@@ -140,7 +140,7 @@ def replay_command(storage: Storage, name: Name = None) -> None:
         replay = study.replay()
     for training in replay.trainings:
         result = "equal" if training.equal else "another policy"
-        place = "" if training.same_environment else ", trained in another environment"
+        place = f", trained with other {' and '.join(training.differs)}" if training.differs else ""
         console.print(escape(f"event {training.seq} ({training.kind}): {result}{place}"))
     console.print(
         f"{replay.decisions} decisions: {len(replay.other_arms)} other arms, probabilities differ by at most "

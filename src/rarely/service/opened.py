@@ -190,6 +190,7 @@ class OpenedStudy:
         """Why it does no more work; "" if it works."""
         self.damage = ""
         """What is damaged, if the record is: others are served."""
+        self.deleted = False
         self.writer = Writer(lambda calls: self.watched(lambda: answer_many(self.study, calls)), limits, self.meters)
         self.trainer = Trainer(study, self.watched, automatic=automatic)
         self.earned = Earned(study.settings.rewards)
@@ -207,6 +208,9 @@ class OpenedStudy:
             if not self.damage:
                 LOG.error("study %r is damaged: %s", self.study.name, error)
             self.damage = str(error)
+            raise
+        except UnknownStudy:
+            self.deleted = True
             raise
         except StudyFailed as error:
             self.failure = str(error) if self._reconnects else f"{error} The service must be started again."
@@ -344,7 +348,14 @@ class OpenedStudies:
         return self._starter is not None and self._starter.is_alive()
 
     def opened(self, name: str) -> OpenedStudy | None:
-        return self._opened.get(name)
+        """Return a study that is open; one that was deleted is closed, and its name is free."""
+        opened = self._opened.get(name)
+        if opened is not None and opened.deleted:
+            with self._lock:
+                self._opened.pop(name, None)
+            threading.Thread(target=opened.close, daemon=True).start()
+            return None
+        return opened
 
     def open(self, name: str) -> OpenedStudy:
         """Return a study, opening it if necessary; `UnknownStudy` if there is none of that name."""
@@ -368,8 +379,9 @@ class OpenedStudies:
                 LOG.warning("study %r has no limit of versions: name a schedule, such as FixedGrid", name)
             again = self._storage.startswith("postgres")
             opened = OpenedStudy(study, self._limits, automatic=self._automatic, reconnects=again)
-        except UnknownStudy:  # its message names the database, which callers should not see
-            raise UnknownStudy(f"there is no study called {name[:200]!r}.") from None
+        except UnknownStudy as error:  # its message names the database, which callers should not see
+            _, *deleted = str(error).partition(f" {name!r} was deleted on")
+            raise UnknownStudy(f"there is no study called {name[:200]!r}.{''.join(deleted)}") from None
         except Exception as error:
             LOG.error("study %r is not served: %s", name, error, exc_info=not isinstance(error, RarelyError))
             self.broken[name] = (time.monotonic(), error)
@@ -386,7 +398,8 @@ class OpenedStudies:
             self.opening.discard(name)
 
     def all(self) -> list[OpenedStudy]:
-        return list(self._opened.values())
+        """Return the studies that are open."""
+        return [opened for name in list(self._opened) if (opened := self.opened(name)) is not None]
 
     def close(self) -> None:
         with self._lock:

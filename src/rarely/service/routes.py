@@ -300,6 +300,8 @@ class Api:
         for each in self._visible(key):
             try:
                 statuses.append(await run_in_threadpool(each.status))
+            except UnknownStudy:
+                continue  # it was deleted
             except RarelyError:
                 broken.append((each.study.name, "cannot be read now; the log says why"))
         shown: dict[str, Any] = {"studies": statuses, "broken": broken, "unlimited": UNLIMITED}

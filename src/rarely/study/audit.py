@@ -31,7 +31,7 @@ from rarely.study.storage.sqlite import take_checkpoints
 from rarely.study.storage.tables import CHECKPOINTS, TABLES, checkpoint_statement
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, rewards_to_learn
 from rarely.study.trial import stage_at
-from rarely.study.versions import OUTCOMES, Job, environment, same_environment, train, versions_in
+from rarely.study.versions import OUTCOMES, Job, differing, environment, train, versions_in
 
 # --- status
 
@@ -211,7 +211,7 @@ class Training:
 
     Examples
     --------
-    >>> Training(seq=9, kind="version", fingerprint="5f2c", recorded="5f2c", same_environment=True).equal
+    >>> Training(seq=9, kind="version", fingerprint="5f2c", recorded="5f2c").equal
     True
     """
 
@@ -221,7 +221,8 @@ class Training:
     """The fingerprint of the policy that the replay made."""
     recorded: str
     """The fingerprint of the policy on record."""
-    same_environment: bool
+    differs: tuple[str, ...] = ()
+    """What is not as where it was trained, such as the "threads" of BLAS: the last digits depend on it."""
 
     @property
     def equal(self) -> bool:
@@ -251,7 +252,7 @@ class Replay:
     @property
     def equal(self) -> bool:
         """Whether versions of this environment have equal hashes, decisions the same arms, and checkpoints hold."""
-        hashes = all(training.equal for training in self.trainings if training.same_environment)
+        hashes = all(training.equal for training in self.trainings if not training.differs)
         return hashes and not self.other_arms and not self.checkpoints
 
 
@@ -337,8 +338,8 @@ class _Player:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the original training has warned already
             fingerprint = train(job).fingerprint
-        same = same_environment(self._here, content["environment"])
-        self.trainings.append(Training(event.seq, event.kind, fingerprint, content["fingerprint"], same))
+        differs = differing(self._here, content["environment"])
+        self.trainings.append(Training(event.seq, event.kind, fingerprint, content["fingerprint"], differs))
 
     def _resume(self, content: dict[str, Any], seq: int) -> None:
         """Continue from the snapshot on record, which was compared with the replay's."""

@@ -55,7 +55,7 @@ _VERSION = ("number", "parent", "cut", "snapshot", "sha256", "fingerprint", "set
 """What a version takes from its event."""
 OUTCOMES = ("version", "rejected", "candidate")
 """Kinds of events that hold the result of a training."""
-_DECISIVE = ("rarely", "code", "bits", "numpy", "machine", "loops", "blas")
+_DECISIVE = ("rarely", "code", "bits", "numpy", "machine", "loops", "blas", "threads")
 """What the last digits depend on; the versions of Python and of the system do not matter."""
 _TRAINED = ("cut", "environment", "fingerprint", "force", "parent", "record", "settings", "token")
 """What the event of a trained version takes from `Trained`."""
@@ -73,12 +73,12 @@ def environment(policy: Policy) -> dict[str, str]:
     blas = f"{info.blas.name} {info.blas.version} {info.blas.kernel}".strip()
     family = family_of(policy)
     code, bits = (type(policy).__name__, "") if family is None else (family.golden.digest, family.golden.bits)
-    return here | {"code": code, "bits": bits, "loops": info.form, "blas": blas}
+    return here | {"code": code, "bits": bits, "loops": info.form, "blas": blas, "threads": str(info.blas.threads)}
 
 
-def same_environment(one: dict[str, str], other: dict[str, str]) -> bool:
-    """Return whether two environments promise the same bits."""
-    return all(one.get(name) == other.get(name) for name in _DECISIVE)
+def differing(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
+    """Return in what two environments differ that the last digits depend on; nothing, if they promise the same bits."""
+    return tuple(name for name in _DECISIVE if one.get(name) != other.get(name))
 
 
 # --- version 0
