@@ -1,7 +1,9 @@
 """The way from an earlier schema: a backup first, then all steps or none."""
 
+import gzip
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -95,6 +97,43 @@ def test_a_newer_schema_names_the_version_that_reads_it(tmp_path):
     for work in (lambda: Study.open(storage), lambda: Study.upgrade(storage)):
         with pytest.raises(NewerSchema, match=r"written by rarely 9\.9, which reads it"):
             work()
+
+
+FIXTURES = Path(__file__).parent / "fixtures"
+KNOWN = {
+    4: ("5f887aba979df5a929e52f3d6cfc20eded3e7c5e61b878b57e124607cb581e0e", 39),
+    5: ("687801a3bbb2222e3916da8fbef17b6276ca13ebf1830a0b182ce5454a492922", 39),
+}
+"""The last hash, and the events, of a study that a release of each schema wrote: never change what is in a fixture."""
+
+
+@pytest.mark.parametrize("schema", KNOWN)
+def test_what_was_written_once_is_read_for_ever(schema, tmp_path):
+    """Two versions, a rollback, a pin, and rewards in quarantine: as they were, and it goes on."""
+    path = tmp_path / "trial.db"
+    path.write_bytes(gzip.decompress((FIXTURES / f"schema-{schema}.db.gz").read_bytes()))
+    storage, (head, events) = f"sqlite:///{path}", KNOWN[schema]
+    if schema < tables.SCHEMA:
+        with pytest.raises(OlderSchema, match="upgrade"):
+            Study.open(storage)
+        assert len(Study.upgrade(storage, tmp_path / "before.db")) == tables.SCHEMA - schema
+    with Study.open(storage) as study:
+        status = study.status()
+        assert (status.head, status.events, status.version, status.pinned) == (head, events, 0, True)
+        assert study.verify(head, events).whole
+        assert [(version.number, version.parent, version.cut) for version in study.versions()] == [
+            (0, None, 1),
+            (1, 0, 22),
+        ]
+        assert [answer.arm for answer in play(study, 0, 16, tell=False)] == list(
+            "bccabcaccbbaabcb"
+        )  # as it answered then
+        assert study.ask(contexts_of(99), id="new").round == 17
+        assert study.status().rewards.quarantine == {"already rewarded": 1, "unknown decision": 1}
+        study.unpin()
+        assert study.update(force=True) == "version"
+        assert study.verify().whole
+        assert not study.replay().other_arms
 
 
 def test_every_schema_has_a_step():

@@ -213,7 +213,7 @@ class StudySettings:
             if description.get("plan"):  # those registered with 0.3 had no comparisons
                 description = description | {"plan": {"comparisons": "each"} | description["plan"]}
             return cls(description["arms"], control=description["control"], **_values(description))
-        except (InvalidInput, KeyError, TypeError, ValueError) as error:
+        except (InvalidInput, AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenStudy(f"the settings of the study cannot be read ({error}). Use a backup.") from error
 
 
