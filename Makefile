@@ -91,7 +91,7 @@ docs: $(VENV)/docs/.installed      ## the documentation in build/docs: no warnin
 
 sanitize: $(VENV)/.installed       ## the compiled loops under AddressSanitizer with UBSan, then under ThreadSanitizer
 	set -e; for sanitizer in address,undefined thread; do \
-	    $(ONE_THREAD) RARELY_SANITIZER=$$sanitizer $(BIN)/python -m pytest -q tests/core/test_native.py; \
+	    $(ONE_THREAD) RARELY_SANITIZER=$$sanitizer $(BIN)/python -m pytest -q tests/core/test_native.py tests/core/test_compiled_step.py; \
 	done
 
 bench: $(VENV)/.lab                ## every figure of docs/performance.md but the longest, compared with docs/baseline.json

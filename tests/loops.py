@@ -251,33 +251,55 @@ class Remote:
     def rarely_step(self, task):
         n, arms, d, p = task.rounds, task.arms, task.dim, task.parameters
         there = sum(ctypes.string_at(task.present, n * arms)) if task.present else n * arms
-        flags = [int(bool(place)) for place in (task.present, task.uniforms, task.shares, task.center, task.scoring)]
-        self._write(8, n, arms, d, p, task.rule, task.disjoint, *flags, there)
-        reals = (task.epsilon, task.per_deviation, task.ridge, task.reward_spread, task.log_det)
-        self._process.stdin.write(struct.pack("<5d", *reals))
-        optional = ((task.present, n * arms), (task.uniforms, 8 * n), (task.shares, 8 * n))
-        scale = ((task.center, 8 * d), (task.spread if task.center else None, 8 * d))
-        model = ((task.theta, 8 * p), (task.factor, 1024 * p), (task.matrix, 8 * p * p), (task.scoring, 1024 * p))
-        tables = (task.normal, 8 * (2 * 9217 + 32))
-        for place, size in (
-            (task.rows, 8 * there * d),
-            *optional,
-            *scale,
-            *model,
-            (task.picked, 8 * n),
-            tables,
-            (task.sums, 32),
-        ):
-            if place:
-                self._write_memory(place, size)
+        rows, square, all_ = task.row + n, 8 * p * p, 8 * n * arms
+        sizes = {
+            "center": 8 * d,
+            "spread": 8 * d,
+            "theta": 8 * p,
+            "scoring": square,
+            "factor": square,
+            "matrix": square,
+        }
+        sizes |= {
+            "rows": 8 * there * d,
+            "gains": 8 * there,
+            "costs": 8 * there,
+            "present": n * arms,
+            "scores": 3 * all_,
+        }
+        sizes |= {"normal": 8 * (2 * 9217 + 32), "held_out": n, "chosen": 8 * rows * d}
+        sizes |= dict.fromkeys(("uniforms", "shares", "given", "log_dets"), 8 * n)
+        return self._call(8, task, sizes | dict.fromkeys(("known", "numbers"), 24 * rows))
+
+    def rarely_kernel(self, task):
+        sizes = {"out": 8 * (1 + (task.left_count - 1) * task.row_step + (task.right_count - 1) * task.column_step)}
+        for side in ("left", "right"):
+            count = 8 * getattr(task, f"{side}_count")
+            widths = {"x": task.raw, "u": task.centred, "z": task.learned, "clocks": 2}
+            widths |= {"x_lengths": 1, "u_lengths": 3, "z_lengths": 1}
+            sizes |= {f"{side}_{name}": count * width for name, width in widths.items()}
+        return self._call(10, task, sizes)
+
+    def rarely_regress(self, order, dim, count, rows, rewards, block):
+        self._write(11, order, dim, count)
+        for place, size in ((rows, count * dim), (rewards, count), (block, 2 * (order + 1) * order)):
+            self._write_memory(place, 8 * size)
+        return self._answer((block, 16 * (order + 1) * order))
+
+    def _call(self, call, task, sizes):
+        """Call with any struct: its numbers of 8 bytes as they are, and the arrays behind its pointers."""
+        places = [getattr(task, name) if name in sizes else None for name, _ in task._fields_]
+        places = [
+            (place, sizes[name]) if place else None for place, (name, _) in zip(places, task._fields_, strict=True)
+        ]
+        self._write(call, len(places))
+        for i, place in enumerate(places):
+            self._write(-1 if place is None else place[1])
+            self._process.stdin.write(bytes(task)[8 * i : 8 * i + 8] if place is None else ctypes.string_at(*place))
         status = self._answer()
-        task.log_det, task.disjoint = struct.unpack("<dq", self._read(16))
-        out = [(task.scores, 24 * n * arms), (task.known, 24 * n), (task.chosen, 8 * n * d), (task.log_dets, 8 * n)]
-        out += [(task.sums, 32), (task.picked, 8 * n), (task.held_out, n)]
-        for place, size in (*out, (task.next_factor, 1024 * p), (task.next_matrix, 8 * p * p)):
-            read = self._read(size)
-            if size:
-                ctypes.memmove(place, read, size)
+        for i, place in enumerate(places):
+            address, size = (ctypes.addressof(task) + 8 * i, 8) if place is None else place
+            ctypes.memmove(address, self._read(size), size)
         return status
 
     def rarely_highest(self, count, means, deviations, tolerance, lowest, tables, out):

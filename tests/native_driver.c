@@ -120,33 +120,29 @@ static void solve(void) {
 
 static const double *tables(void) { return input((2 * (2 * 9 * 512 + 1) + 32) * sizeof(double)); }
 
-static void step(void) {
-    struct rarely_step_task t = {0};
-    t.rounds = whole(), t.arms = whole(), t.dim = whole(), t.parameters = whole(), t.rule = whole(), t.disjoint = whole();
-    const int masked = (int)whole(), draws = (int)whole(), mixed = (int)whole(), moved = (int)whole(), frozen = (int)whole();
-    const size_t given = whole(), n = t.rounds, p = t.parameters, panel = p * PANEL * sizeof(double);
-    t.epsilon = real(), t.per_deviation = real(), t.ridge = real(), t.reward_spread = real(), t.log_det = real();
-    t.rows = input(given * t.dim * sizeof(double));
-    t.present = masked ? input(n * t.arms) : NULL;
-    t.uniforms = draws ? input(n * sizeof(double)) : NULL;
-    t.shares = mixed ? input(n * sizeof(double)) : NULL;
-    t.center = moved ? input(t.dim * sizeof(double)) : NULL;
-    t.spread = moved ? input(t.dim * sizeof(double)) : NULL;
-    t.theta = input(p * sizeof(double)), t.factor = input(panel), t.matrix = input(p * p * sizeof(double));
-    t.scoring = frozen ? input(panel) : NULL;
-    t.picked = input(n * sizeof *t.picked);
-    t.normal = tables(), t.sums = input(4 * sizeof(double));
-    t.next_factor = take(panel), t.next_matrix = take(p * p * sizeof(double));
-    t.scores = take(3 * n * t.arms * sizeof(double)), t.known = take(3 * n * sizeof(double));
-    t.chosen = take(n * t.dim * sizeof(double)), t.log_dets = take(n * sizeof(double));
-    t.held_out = take(n);
-    memset(t.held_out, 0, n);
-    answer(rarely_step(&t));
-    output(&t.log_det, sizeof t.log_det), output(&t.disjoint, sizeof t.disjoint);
-    output(t.scores, 3 * n * t.arms * sizeof(double)), output(t.known, 3 * n * sizeof(double));
-    output(t.chosen, n * t.dim * sizeof(double)), output(t.log_dets, n * sizeof(double));
-    output(t.sums, 4 * sizeof(double)), output(t.picked, n * sizeof *t.picked), output(t.held_out, n);
-    output(t.next_factor, panel), output(t.next_matrix, p * p * sizeof(double));
+/* A struct word by word: a number after −1, or the array behind a pointer after its size. */
+static void of_struct(int (*run)(void *)) {
+    const size_t count = whole();
+    int64_t *words = take(8 * count), *sizes = take(8 * count);
+    for (size_t i = 0; i < count; i++) {
+        sizes[i] = whole();
+        words[i] = sizes[i] < 0 ? whole() : (int64_t)(intptr_t)input(sizes[i]);
+    }
+    answer(run(words));
+    for (size_t i = 0; i < count; i++)
+        if (sizes[i] < 0) output(&words[i], 8);
+        else output((void *)(intptr_t)words[i], sizes[i]);
+}
+
+static int step(void *task) { return rarely_step(task); }
+static int kernel(void *task) { return rarely_kernel(task); }
+
+static void regress(void) {
+    const ptrdiff_t order = whole(), dim = whole(), count = whole(), size = 2 * (order + 1) * order * sizeof(double);
+    const double *rows = input(count * dim * sizeof(double)), *rewards = input(count * sizeof(double));
+    double *block = input(size);
+    answer(rarely_regress(order, dim, count, rows, rewards, block));
+    output(block, size);
 }
 
 static void highest(void) {
@@ -200,8 +196,10 @@ int main(void) {
         case 5: invert(); break;
         case 6: form(); break;
         case 7: use_form(); break;
-        case 8: step(); break;
+        case 8: of_struct(step); break;
         case 9: highest(); break;
+        case 10: of_struct(kernel); break;
+        case 11: regress(); break;
         default: return 1;
         }
         fflush(stdout);

@@ -17,6 +17,7 @@ from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, NotPositiveDefinite
 from rarely._core import native
 from rarely._core.covariance.cholesky import GrowingCholesky, cholesky, whole_panels
 from rarely._core.model.features import Factors, gram
+from rarely._core.model.kernels import Memory, Units, Views, plain_products, products
 from rarely._core.model.network import Network
 from rarely._core.native import linalg
 from rarely._core.training.gradient_descent import TrainingPlan, train
@@ -403,3 +404,32 @@ def arms_in_numpy():
 def test_the_default_chooses_the_same_arms_in_every_form(loops, arms_in_numpy):
     """In single precision rounding decided between the candidates of tuning, so each form was another policy."""
     assert arms_of_the_default() == arms_in_numpy
+
+
+def kernel_features(rng, count, dim, weights, memory, like=None):
+    """Features of contexts, some of which are those of `like`, or opposed to them."""
+    contexts = rng.normal(size=(count, dim))
+    for i, row in enumerate(() if like is None else like[: count // 2]):
+        contexts[i] = -row + 1e-9 if i % 2 else row * (1 + 1e-7 * rng.normal(size=dim))
+    metric = rng.normal(size=(dim, dim))
+    views = Views.of(contexts, Units.given(dim), metric @ metric.T)
+    return contexts, views.features(weights, np.arange(count, dtype=float), memory)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    past=COUNTS,
+    new=COUNTS,
+    dim=st.integers(1, 6),
+    kinds=st.sets(st.integers(0, 4), min_size=1),
+    memory=st.sampled_from([Memory(), Memory(decay=0.1), Memory(change=2.0), Memory(0.01, 5.0)]),
+)
+def test_kernels_are_numpys(loops, seed, past, new, dim, kinds, memory):
+    rng, weights = np.random.default_rng(seed), np.zeros(5)
+    weights[list(kinds)] = rng.random(len(kinds)) + 0.1
+    contexts, left = kernel_features(rng, past, dim, weights, memory)
+    _, right = kernel_features(np.random.default_rng(seed), new, dim, weights, memory, contexts)
+    plain = plain_products(left, right)
+    np.testing.assert_allclose(products(left, right), plain, rtol=1e-11, atol=1e-12 * np.abs(plain).max())
+    square = products(left, left)
+    assert np.array_equal(square, square.T)

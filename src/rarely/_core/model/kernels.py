@@ -25,8 +25,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rarely._core.growable_array import place
 from rarely._core.model.features import Factors
 from rarely._core.model.tangent_kernel import NTK, Directions
+from rarely._core.native import in_use, library, linalg
+from rarely._core.native.loader import KernelTask
 from rarely._core.types import Array, BoolArray
 
 NAMES = ("linear", "network", "products", "constant", "learned")
@@ -34,6 +37,8 @@ LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED = range(len(NAMES))
 TANGENT = NTK(2, "network")
 SPARSE = 0.3
 """A column with a greater part of zeros is not centred: what is 0 stays 0, and blocks of arms share nothing."""
+FEW = 64
+"""Columns, or features on one side, up to which the compiled form is the faster."""
 CLIP = 8.0
 """Numbers are cut at this many deviations from the center, as in `ContextScale`."""
 STILL = 1e-12
@@ -165,7 +170,24 @@ class Views:
 
 
 def products(left: Factors, right: Factors) -> Array:
-    """Return the weighted kernels between features, (n, n')."""
+    """Return the weighted kernels between features, (n, n'), in an array of `linalg.room`."""
+    widths = [array.shape[1] for array in left.inputs[:3]]
+    few = min(len(left), len(right)) <= FEW or max(widths) <= FEW
+    if not few or not len(left) or not len(right) or not in_use():
+        return plain_products(left, right)
+    # ctypes takes the arrays that hold these addresses no hold on, so they are named.
+    sides = [[np.ascontiguousarray(array) for array in (*side.inputs, *side.signals[:3])] for side in (left, right)]
+    out = linalg.room(len(left), len(right))
+    left_at, right_at = ([place(array) if array.size else 0 for array in side] for side in sides)
+    steps = (step // 8 for step in out.strides)
+    task = KernelTask(*widths, len(left), *left_at, len(right), *right_at, *steps, out.__array_interface__["data"][0])
+    if library().rarely_kernel(task):
+        raise MemoryError(linalg.NO_MEMORY)
+    return out
+
+
+def plain_products(left: Factors, right: Factors) -> Array:
+    """Return what `products` does."""
     out = np.zeros((len(left), len(right)))
     if left.inputs[0].shape[1]:
         np.matmul(left.inputs[0] * left.signals[0], (right.inputs[0] * right.signals[0]).T, out=out)

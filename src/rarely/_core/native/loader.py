@@ -63,6 +63,21 @@ class StepTask(ctypes.Structure):
     )
 
 
+class KernelTask(ctypes.Structure):
+    """`struct rarely_kernel_task`."""
+
+    _fields_ = (
+        *((name, _SIZE) for name in ("raw", "centred", "learned")),
+        *(
+            (f"{side}_{name}", _SIZE if name == "count" else _ADDRESS)
+            for side in ("left", "right")
+            for name in ("count", "x", "u", "z", "clocks", "x_lengths", "u_lengths", "z_lengths")
+        ),
+        *((name, _SIZE) for name in ("row_step", "column_step")),
+        ("out", _ADDRESS),
+    )
+
+
 class State(NamedTuple):
     """The library, or the reason why it cannot be used."""
 
@@ -98,6 +113,7 @@ def _declare(loaded: Any) -> None:
     loaded.rarely_cross.argtypes = [ctypes.POINTER(CrossTask)]
     loaded.rarely_solve.argtypes = [ctypes.POINTER(SolveTask)]
     loaded.rarely_step.argtypes = [ctypes.POINTER(StepTask)]
+    loaded.rarely_kernel.argtypes = [ctypes.POINTER(KernelTask)]
     loaded.rarely_regress.argtypes = [_SIZE, _SIZE, _SIZE, *3 * [_ADDRESS]]
     loaded.rarely_highest.argtypes = [_SIZE, _ADDRESS, _ADDRESS, _REAL, ctypes.c_int, _ADDRESS, _ADDRESS]
     loaded.rarely_factor.argtypes, loaded.rarely_invert.argtypes = [_SIZE, _ADDRESS], [_SIZE, _ADDRESS, _ADDRESS]

@@ -87,12 +87,28 @@ struct rarely_step_task {
     ptrdiff_t *numbers;            /* arm, version and 0 */
 };
 
+/* Features of `model/kernels.py`: inputs (count, ·) and signals of each layer in turn. */
+struct rarely_kernel_side {
+    ptrdiff_t count;
+    const double *raw, *centred, *learned, *clocks; /* x; directions of u and of z; (time, side of a change) */
+    const double *raw_lengths, *lengths, *learned_lengths; /* 1, 3 and 1 each: √weight times what scales the kernel */
+};
+
+/* The weighted kernels between them; see evidence.c. */
+struct rarely_kernel_task {
+    ptrdiff_t raw, centred, learned; /* columns of each, which may be 0 */
+    struct rarely_kernel_side left, right;
+    ptrdiff_t row_step, column_step;
+    double *out;
+};
+
 /* These return 0, or 1 where there was no memory; rarely_step one of `enum trouble`. */
 RARELY_EXPORT int rarely_descend(struct rarely_training_task *task);
 RARELY_EXPORT int rarely_curvature(struct rarely_training_task *task);
 RARELY_EXPORT int rarely_cross(const struct rarely_cross_task *task);
 RARELY_EXPORT int rarely_solve(const struct rarely_solve_task *task);
 RARELY_EXPORT int rarely_step(struct rarely_step_task *task);
+RARELY_EXPORT int rarely_kernel(const struct rarely_kernel_task *task);
 
 /* Rewards of `count` contexts of `dim` numbers join a ridge estimate of at most 128 parameters; see regress in steps_kernels.h.
  * Returns whether the estimate is finite. */
