@@ -31,6 +31,8 @@ EXPORTED = (
     "cross",
     "solve",
     "step",
+    "kernel",
+    "regress",
     "highest",
     "factor",
     "invert",
