@@ -12,6 +12,7 @@ MODULES = (
     "rarely",
     "rarely.cluster",
     "rarely.logs",
+    "rarely.errors",
     "rarely.offpolicy",
     "rarely.planning",
     "rarely.service",

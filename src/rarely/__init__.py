@@ -1,10 +1,17 @@
-"""Contextual bandits that decide often and retrain rarely."""
+"""Contextual bandits that decide often and retrain rarely.
 
-from rarely._core import errors as _errors
+Errors and warnings are in `rarely.errors`; `rarely.study`, `rarely.logs` and other packages are imported when they are
+first named, and `rarely.advise` with them.
+"""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+
+from rarely import errors as errors
 from rarely._core.choice.confidence_radius import NoiseRadius, TheoremRadius
 from rarely._core.choice.rules import Mixture
 from rarely._core.covariance import Price, prices
-from rarely._core.errors import *
 from rarely._core.inputs.arm_blocks import ArmBlocks
 from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.roster import Offer, Roster
@@ -61,9 +68,25 @@ __all__ = [
     "Policy", "PolicyEvent", "Preset", "Price", "Roster", "Schedule", "Scores", "SparseRows", "TheoremRadius",
     "Training", "Uniform", "UpdateJob", "UpdateRecord", "UpdateResult", "Window", "build_info", "load", "prices",
 ]  # fmt: skip
-__all__ += _errors.__all__
-
-# A traceback names what users import and catch. Other classes keep their module, by which their sources are found.
-for _name in _errors.__all__:
-    globals()[_name].__module__ = __name__
+_PACKAGES = (
+    "cluster", "ensembles", "extend", "frames", "logs", "offpolicy", "planning", "service", "study", "testing",
+    "theory", "torch", "worlds",
+)  # fmt: skip
 Policy._plotter = plot_policy
+
+if TYPE_CHECKING:
+    from rarely.errors import *
+
+
+def __getattr__(name: str) -> _Any:
+    if name in errors.__all__:  # of which a program names one or two, and a list of names should show none
+        return getattr(errors, name)
+    if name in _PACKAGES:
+        return _import_module(f"rarely.{name}")
+    if name == "advise":
+        return _import_module("rarely.planning").advise
+    raise AttributeError(f"module 'rarely' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_PACKAGES, "advise", "errors"])

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from rarely import InvalidInput, RarelyError, build_info
+from rarely import build_info
+from rarely.errors import InvalidInput, RarelyError
 from rarely.extend.provisional import native
 
 INTERRUPTED = 130

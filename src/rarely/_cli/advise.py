@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput
 from rarely._cli import evaluate
 from rarely.console import Stages, console, guarded_by, import_modules, say_loops
+from rarely.errors import InvalidInput
 from rarely.planning.advice import MAX_HORIZON, Advice, improving
 from rarely.planning.simulate import CANDIDATES
 from rarely.runs.writing import check_folder, make_folder, write_text

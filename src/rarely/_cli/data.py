@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput
 from rarely.console import Stages, console, guarded
+from rarely.errors import InvalidInput
 from rarely.worlds.datasets import DATASETS, fetch, located
 
 

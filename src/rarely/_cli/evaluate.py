@@ -12,8 +12,9 @@ from typing import Annotated, Any, get_args
 import typer
 from rich.markup import escape
 
-from rarely import ArmBlocks, ContextsWarning, FramePolicy, InvalidInput, Policy, load
+from rarely import ArmBlocks, FramePolicy, Policy, load
 from rarely.console import console, error_console, guarded_by
+from rarely.errors import ContextsWarning, InvalidInput
 from rarely.logs import DecisionLog, read_log
 from rarely.offpolicy import evaluate
 from rarely.offpolicy.estimates import Estimator

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rarely import InvalidInput, cluster, load
+from rarely import cluster, load
 from rarely.cluster.files import Folder
 from rarely.console import IMPORTED, Group, Jobs, console
+from rarely.errors import InvalidInput
 from rarely.pages.grid import Grid
 
 fleet_app = Group(

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput
 from rarely._cli import evaluate
 from rarely.console import Jobs, Stages, console, guarded_by, import_modules, say_loops, whole_numbers
+from rarely.errors import InvalidInput
 from rarely.logs import DecisionLog
 from rarely.planning import plan_trial
 from rarely.planning.planner import MAX_ROUNDS, improving_plan

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput
 from rarely._cli.study import STOPPED, Storage
 from rarely.console import IMPORTED, Group, Imports, console, error_console, guarded_by
+from rarely.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rarely.service import KeyFile

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput, load
+from rarely import load
 from rarely.console import IMPORTED, Group, console, error_console
+from rarely.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rarely.study import Study

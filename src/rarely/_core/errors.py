@@ -18,7 +18,7 @@ __all__ = [
     "RoundingWarning", "ScheduleWarning", "SnapshotError", "SnapshotWarning", "StaleUpdate", "TooExpensive",
     "TrainingRejected", "UnknownArm", "UnknownRound", "UpdateDue", "WrongDecision", "WrongUpdate",
 ]  # fmt: skip
-"""All errors and warnings, which `rarely` exports; the functions below refuse arguments with them."""
+"""All errors and warnings, which `rarely.errors` exports; the functions below refuse arguments with them."""
 
 
 class RarelyError(Exception):

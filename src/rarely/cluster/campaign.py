@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from rarely import InvalidInput, Policy, RarelyError
+from rarely import Policy
 from rarely.cluster.files import Folder, Rows, as_parquet, readable
 from rarely.cluster.tasks import committing
+from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.extend.checks import check_whole
 from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction, plain

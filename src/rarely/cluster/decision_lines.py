@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely import RarelyError
+from rarely.errors import RarelyError
 from rarely.extend import Array
 from rarely.extend.provisional import ArmStats, lock
 

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from rarely import InvalidInput, RarelyError
+from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.extend.provisional import lock
 from rarely.logs.tables import pyarrow

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Decision, InvalidInput
+from rarely import Decision
 from rarely.cluster.campaign import Url, key_of, lineage, uniforms
 from rarely.cluster.decision_lines import Log, Logged, LostDecisions, damaged, lines_of
 from rarely.cluster.files import Folder
 from rarely.cluster.store import names_used, published_as, read_published
 from rarely.cluster.waves import logs_in, predecessor
+from rarely.errors import InvalidInput
 from rarely.extend import Array
 from rarely.extend.provisional import LiveCopy
 

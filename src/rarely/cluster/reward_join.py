@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely import InvalidInput, Policy
+from rarely import Policy
 from rarely.cluster.campaign import Campaign, lineage, read_block
 from rarely.cluster.files import Folder, Rows, as_parquet, readable
 from rarely.cluster.tasks import Commit
+from rarely.errors import InvalidInput
 from rarely.extend import Array, IntArray
 from rarely.extend.provisional import split_mix
 from rarely.logs.tables import pyarrow

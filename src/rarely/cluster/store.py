@@ -11,9 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rarely import InvalidInput, Policy, RarelyError, load
+from rarely import Policy, load
 from rarely.cluster.campaign import Url
 from rarely.cluster.files import Folder
+from rarely.errors import InvalidInput, RarelyError
 
 USED = "used.json"
 PUBLISHED = re.compile(r"policy-\d{6}-[0-9a-f]{64}\.rarely")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from rarely import RarelyError
 from rarely.cluster.files import Folder
+from rarely.errors import RarelyError
 from rarely.runs.processes import ONE_THREAD
 from rarely.runs.ray_session import RETRIES, connected, ended
 

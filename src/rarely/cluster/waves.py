@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from rarely import InvalidInput
 from rarely.cluster.campaign import BLOCK, DECIDED, MANIFEST, Campaign, Url, decision_table
 from rarely.cluster.decision_lines import (
     MOST,
@@ -34,6 +33,7 @@ from rarely.cluster.decision_lines import (
     lines_of,
 )
 from rarely.cluster.files import Folder, as_parquet
+from rarely.errors import InvalidInput
 from rarely.extend import Array
 from rarely.extend.provisional import ArmStats, OfferedArms
 from rarely.logs.tables import pyarrow

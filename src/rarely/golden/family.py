@@ -26,7 +26,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rarely import RarelyError, build_info
+from rarely import build_info
+from rarely.errors import RarelyError
 from rarely.extend.provisional import cache_folder, replacing
 from rarely.golden.lives import Life, quiet
 

@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely import AtRounds, InvalidInput, Paced
+from rarely import AtRounds, Paced
+from rarely.errors import InvalidInput
 from rarely.extend import Array, Progress, read_progress
 from rarely.extend.checks import check_whole, shown
 from rarely.logs.decision_log import DecisionLog, check_log

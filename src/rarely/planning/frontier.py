@@ -33,7 +33,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from rarely import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, InvalidInput, Paced, Schedule
+from rarely import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, Paced, Schedule
+from rarely.errors import InvalidInput
 from rarely.extend import IntArray
 from rarely.planning.simulate import (
     REFERENCE_BATCHES,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from rarely import RarelyError, Schedule
+from rarely import Schedule
+from rarely.errors import RarelyError
 from rarely.pages.grid import Grid
 from rarely.planning.frontier import MIN_RUNS, Frontier, Point
 from rarely.planning.simulate import Fit, ScheduleKind

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely import EveryRound, InvalidInput
+from rarely import EveryRound
+from rarely.errors import InvalidInput
 from rarely.extend import Progress, read_progress
 from rarely.extend.checks import check_choice, check_not_negative, check_whole, shown
 from rarely.logs.decision_log import DecisionLog

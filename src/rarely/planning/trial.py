@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from rarely import AtRounds, BatchNeuralUCB, InvalidInput, LinTS, LinUCB, Policy, Training
+from rarely import AtRounds, BatchNeuralUCB, LinTS, LinUCB, Policy, Training
+from rarely.errors import InvalidInput
 from rarely.extend import Array, IntArray, Progress, read_progress
 from rarely.extend.checks import as_number, check_choice, check_not_negative, check_whole, shown
 from rarely.extend.provisional import rule_of, set_rule

@@ -32,7 +32,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from starlette.requests import Request
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.extend.checks import check_choice, check_positive
 from rarely.extend.provisional import replacing
 from rarely.service.bodies import Refusal

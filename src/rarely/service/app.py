@@ -19,7 +19,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rarely import RarelyError, __version__
+from rarely import __version__
+from rarely.errors import RarelyError
 from rarely.service.access import KeyFile, caller_of
 from rarely.service.bodies import MEDIA, ProblemBody, Refusal, media_of, read_body, response_of
 from rarely.service.opened import OpenedStudies

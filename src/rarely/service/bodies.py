@@ -24,7 +24,7 @@ from pydantic import (
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rarely import InvalidInput, RarelyError
+from rarely.errors import InvalidInput, RarelyError
 from rarely.study import Answer, PublishedVersion, Receipt, errors
 from rarely.study.settings import parse_json
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely import RarelyError
+from rarely.errors import RarelyError
 from rarely.extend import Array, schedule_from
 from rarely.offpolicy import difference
 from rarely.offpolicy.intervals import Span, deviations, normal, score

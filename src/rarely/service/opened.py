@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import Any, TypeVar
 
-from rarely import NothingToLearn, RarelyError
+from rarely.errors import NothingToLearn, RarelyError
 from rarely.extend.provisional import ALARM_KINDS as ALARMS
 from rarely.service.bodies import Refusal
 from rarely.service.dashboard import Earned, candidate_text, render_study

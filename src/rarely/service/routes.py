@@ -25,7 +25,7 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from rarely import RarelyError
+from rarely.errors import RarelyError
 from rarely.pages.page import render
 from rarely.service import bodies
 from rarely.service.access import Key, KeyFile, name_of

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.extend.checks import check_choice
 from rarely.service.access import KeyFile, is_loopback
 from rarely.service.app import REQUESTS, create_app

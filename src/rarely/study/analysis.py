@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.extend import Array, BoolArray
 from rarely.extend.checks import is_whole, shown
 from rarely.extend.provisional import write_file as write

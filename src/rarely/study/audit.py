@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Decision, InvalidContexts, Policy
+from rarely import Decision, Policy
+from rarely.errors import InvalidContexts
 from rarely.extend import Described
 from rarely.extend.provisional import content_at
 from rarely.logs import DecisionLog

@@ -28,7 +28,7 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from rarely import InvalidContexts, InvalidInput, RarelyError
+from rarely.errors import InvalidContexts, InvalidInput, RarelyError
 from rarely.extend.checks import check_positive, check_whole, is_whole, named_arguments, shown
 from rarely.extend.provisional import errors as core_errors
 from rarely.extend.provisional import path_of, replacing

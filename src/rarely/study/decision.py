@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely import Decision, InvalidContexts
+from rarely import Decision
+from rarely.errors import InvalidContexts
 from rarely.extend import Array, BoolArray, Described
 from rarely.extend.checks import read_real, shown
 from rarely.frames.tables import TableRound

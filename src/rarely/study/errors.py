@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rarely import InvalidInput, RarelyError
+from rarely.errors import InvalidInput, RarelyError
 
 __all__ = [
     "ApprovalNeeded", "BrokenStudy", "CheckpointWarning", "ClockAhead", "EnrolmentClosed", "FallbackWarning",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.pages.grid import Grid
 
 if TYPE_CHECKING:

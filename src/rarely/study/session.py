@@ -39,7 +39,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Decision, Policy, RarelyError, SnapshotError
+from rarely import Decision, Policy
+from rarely.errors import RarelyError, SnapshotError
 from rarely.extend import Array, Arrays
 from rarely.extend.provisional import (
     PolicyState,

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely import ArmBlocks, InvalidInput, InvalidReward, Policy
+from rarely import ArmBlocks, Policy
+from rarely.errors import InvalidInput, InvalidReward
 from rarely.extend import Described
 from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
 from rarely.extend.provisional import POLICIES

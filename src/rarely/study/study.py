@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from typing import Any, Literal, Self
 
-from rarely import ArmBlocks, FramePolicy, InvalidInput, Policy, RarelyError
+from rarely import ArmBlocks, FramePolicy, Policy
+from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Progress
 from rarely.extend.checks import check_choice, is_whole, shown
 from rarely.extend.provisional import facts_table

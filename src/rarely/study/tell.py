@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from rarely import InvalidInput, InvalidReward
+from rarely.errors import InvalidInput, InvalidReward
 from rarely.extend import Described
 from rarely.extend.checks import is_whole, read_rewards, shown
 from rarely.study.errors import BrokenStudy, StudyConflict

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely import AtRounds, Budget, InvalidContexts, Schedule
+from rarely import AtRounds, Budget, Schedule
+from rarely.errors import InvalidContexts
 from rarely.extend import ArmScores, Array, BoolArray, ChoiceRule, Described, UniformChoice
 from rarely.extend.checks import as_number, check_flag, check_whole, named_arguments, shown
 from rarely.extend.provisional import GRID, summing_to_one

@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Policy, RarelyError, SnapshotError, build_info
+from rarely import Policy, build_info
+from rarely.errors import RarelyError, SnapshotError
 from rarely.extend import Described, Progress
 from rarely.extend.checks import shown
 from rarely.golden import family_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.extend import Array, Covariance, Factors, Proposal, Widths
 from rarely.testing.promises import check_all, ensure, ensure_close, ensure_equal, ensure_raises, names_of, through_json
 

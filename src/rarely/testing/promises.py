@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.extend import Array, Fields
 from rarely.extend.checks import shown
 

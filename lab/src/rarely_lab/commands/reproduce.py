@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.markup import escape
 
-from rarely import InvalidInput
 from rarely.console import Jobs, Stages, console, guarded, say_loops
+from rarely.errors import InvalidInput
 from rarely.extend import PresetName
 from rarely.extend.checks import check_choice
 from rarely.runs.writing import check_folder

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from rarely import InvalidInput, RarelyError
+from rarely.errors import InvalidInput, RarelyError
 from rarely.extend.checks import check_whole
 from rarely_lab.compare.policies import BY_EVIDENCE, NAME, POLICIES, Entry, find_policy, policy_name
 from rarely_lab.compare.problems import Problem, expand, find_problem, problem_name

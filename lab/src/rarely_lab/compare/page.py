@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rarely import RarelyError
+from rarely.errors import RarelyError
 from rarely.pages.figures import DASHES, drawn, plain_numbers, plain_text
 from rarely.pages.grid import Grid
 from rarely.pages.page import render

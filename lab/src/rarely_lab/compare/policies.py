@@ -43,7 +43,6 @@ from rarely import (
     EveryRound,
     FixedGrid,
     GeometricGrid,
-    InvalidInput,
     LinTS,
     LinUCB,
     LogLogGrid,
@@ -53,10 +52,10 @@ from rarely import (
     NeuralTS,
     Paced,
     Policy,
-    RarelyError,
     Schedule,
 )
 from rarely.ensembles import EnsemblePolicy
+from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.theory.kernel_ucb import KernelUCB
 from rarely_lab.compare.contestant import AtEnds, Task

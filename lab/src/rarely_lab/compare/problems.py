@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.extend import Array, IntArray
 from rarely.worlds import WORLD_SETS, Rounds, TableWorld, World, find_world
 from rarely.worlds.gallery import Wheel

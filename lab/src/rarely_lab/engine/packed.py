@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed_text
 from rarely.runs.writing import write_file
 from rarely_lab.engine.record import Refusal

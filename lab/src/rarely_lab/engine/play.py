@@ -20,7 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from rarely import Policy, RarelyError
+from rarely import Policy
+from rarely.errors import RarelyError
 from rarely.extend import Array, IntArray
 from rarely.extend.checks import OutlierWarning, RejectedWarning, ScheduleWarning
 from rarely.extend.provisional import ROUNDED, TIE, state_of

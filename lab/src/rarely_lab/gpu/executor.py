@@ -18,7 +18,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, cast
 
-from rarely import RarelyError
+from rarely.errors import RarelyError
 from rarely.runs.processes import side_by_side
 from rarely.worlds import Rounds
 from rarely_lab.engine import cell as runs

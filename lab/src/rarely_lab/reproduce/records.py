@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rarely import InvalidInput
+from rarely.errors import InvalidInput
 from rarely.extend import Array
 from rarely.runs.provenance import describe, peak_memory
 from rarely.runs.sealed_json import DIGEST, check_digest
