@@ -17,7 +17,15 @@ RUN_ELSEWHERE = {ROOT / "README.md", *(DOCS / "tutorials").glob("*.md")}
 WITH_CODE = [page for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"] if page not in RUN_ELSEWHERE]
 COOKBOOK = DOCS / "cookbook.md"
 MODULES = [
-    *("rarely", "rarely.errors", "rarely.worlds", "rarely.theory", "rarely.logs", "rarely.offpolicy", "rarely.planning"),
+    *(
+        "rarely",
+        "rarely.errors",
+        "rarely.worlds",
+        "rarely.theory",
+        "rarely.logs",
+        "rarely.offpolicy",
+        "rarely.planning",
+    ),
     *("rarely.study", "rarely.service", "rarely.testing", "rarely.cluster", "rarely_lab.compare"),
 ]
 
