@@ -313,8 +313,8 @@ def test_where_blas_is_faster_it_scores(form, monkeypatch):
 def test_every_compiler_makes_the_same_of_them_without_a_warning(command, tmp_path):
     if command == "none":
         pytest.skip("the sources are not compiled: neither GCC nor Clang is installed")
-    # At -O1, in a third of the time: the library that is installed was built at -O3, and every other test uses it.
-    with rebuilt(tmp_path, ["-O1", *STRICT], command=command):
+    # At -Og, in a quarter of the time: the library that is installed was built at -O3, and every other test uses it.
+    with rebuilt(tmp_path, ["-Og", *STRICT], command=command):
         for form in loops.FORMS[loops.MACHINE]:
             if not native.library().rarely_use_form(form.encode()):
                 native.form.cache_clear()

@@ -30,6 +30,7 @@ from rarely_lab.reproduce.report.results import compare
 PUBLISHED = Path(__file__).parents[3] / "docs" / "records.json.gz"
 LONGEST = 60
 """Seconds of a run, of which 30 are replayed."""
+SEEDS = (0, 1, 7)
 SAMPLE = ("linucb-r1-b1", "linucb-intercept-r1-b1", "fixed-B40", "adaptive-B40-logq20")
 pytestmark = pytest.mark.usefixtures("sketched_figures")
 
@@ -242,21 +243,24 @@ def test_published_cells_that_are_played_again_are_equal(published):
 
 
 @pytest.fixture(scope="module")
-def everything():
-    """All records of docs/records.json.gz, which docs/results.md is made from."""
+def some():
+    """The records of a few seeds in docs/records.json.gz, which docs/results.md is made from."""
     if not PUBLISHED.exists():
         pytest.skip("there are no published records; make reproduce makes them")
-    return read_packed(PUBLISHED, Record).records
+    content = json.loads(gzip.decompress(PUBLISHED.read_bytes()))
+    content["records"] = [one for one in content["records"] if one["seed"] in SEEDS]
+    return Record.of_object(sealed_text(content))
 
 
 @pytest.fixture(scope="module")
-def sample(everything):
-    return [one for one in everything if one.configuration.id in SAMPLE and one.seed == 7]
+def everything():
+    """All records that are published."""
+    return read_packed(PUBLISHED, Record).records
 
 
-def test_published_records_fit_unless_their_family_has_changed(everything):
+def test_published_records_fit_unless_their_family_has_changed(some):
     """They carry a hash of the sources of 0.3, which stands for the golden digest that their family had then."""
-    families = {Record.golden_family(record.asked): record for record in everything}
+    families = {Record.golden_family(record.asked): record for record in some}
     assert set(families) == set(FAMILIES)
     assert {record.code for record in families.values()} == set(FAMILIES.releases["0.3"]["codes"])
     for name, record in families.items():
@@ -265,25 +269,21 @@ def test_published_records_fit_unless_their_family_has_changed(everything):
         assert record.made_by == ("" if Record.fingerprint(record.asked) == digest else "0.3")
 
 
-def test_a_family_that_has_changed_is_said_to_be_of_the_release_that_made_it(everything, monkeypatch, tmp_path):
-    some = [
-        next(one for one in everything if one.configuration.kind == kind) for kind in ("default", "fixed", "linucb")
-    ]
-    assert outdated(some[1:]) == []
+def test_a_family_that_has_changed_is_said_to_be_of_the_release_that_made_it(some, monkeypatch, tmp_path):
+    three = [next(one for one in some if one.configuration.kind == kind) for kind in ("default", "fixed", "linucb")]
+    assert outdated(three[1:]) == []
     family = FAMILIES["reproduce/default"]
     monkeypatch.setitem(vars(family), "golden", replace(family.golden, digest="0" * 16))
     told = ["The 1 records of reproduce/default are made by 0.3: this version gives other numbers."]
-    assert outdated(some) == told
-    pack(some, tmp_path / "some.json.gz")
+    assert outdated(three) == told
+    pack(three, tmp_path / "three.json.gz")
     with pytest.raises(MixedRecords, match=r"reproduce/default in .* was made by code 0.3"):
-        unpack(tmp_path / "some.json.gz", tmp_path, {some[0].id.rpartition("/")[0]}, print)
-    assert unpack(tmp_path / "some.json.gz", tmp_path, {one.id.rpartition("/")[0] for one in some[1:]}, print) == 2
+        unpack(tmp_path / "three.json.gz", tmp_path, {three[0].id.rpartition("/")[0]}, print)
+    assert unpack(tmp_path / "three.json.gz", tmp_path, {one.id.rpartition("/")[0] for one in three[1:]}, print) == 2
 
 
-def test_records_of_this_code_and_of_the_release_belong_together_while_the_numbers_are_the_same(everything, tmp_path):
-    old = [
-        one for one in everything if one.problem == "cosine" and one.configuration.kind == "linucb" and one.seed < 2
-    ][:2]
+def test_records_of_this_code_and_of_the_release_belong_together_while_the_numbers_are_the_same(some, tmp_path):
+    old = [one for one in some if (one.problem, one.configuration.kind) == ("cosine", "linucb") and one.seed < 2][:2]
     new = Record(old[1].data | {"code": Record.fingerprint(old[1].asked)})
     assert new.code != old[1].code
     Record.check_together([old[0], new], [old[0].asked])
@@ -293,10 +293,11 @@ def test_records_of_this_code_and_of_the_release_belong_together_while_the_numbe
         Record.check_together([old[0], Record(old[1].data | {"code": "another"})], [])
 
 
-def test_a_published_run_is_equal_when_it_is_played_again(sample):
+def test_a_published_run_is_equal_when_it_is_played_again(some):
     """A change of numbers makes the results page one of code that no longer exists: make reproduce plays it again."""
+    sample = [one for one in some if one.configuration.id in SAMPLE and one.seed == 7 and one.problem == "quadratic"]
     for preset in ("paper", "code"):  # in one test, since every process would read the file anew
-        mine = [one for one in sample if (one.problem, one.reading) == ("quadratic", preset)]
+        mine = [one for one in sample if one.reading == preset]
         assert len(mine) == 2
         check_replay(min(mine, key=lambda one: one.seconds))
 

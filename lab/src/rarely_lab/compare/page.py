@@ -109,10 +109,11 @@ def render_markdown(records: Sequence[Record], board: Leaderboard, warnings: Seq
 
 def _shown(records: Sequence[Record], board: Leaderboard, warnings: Sequence[str]) -> dict[str, Any]:
     """Return what both forms show."""
+    first = {(record.policy, record.code): record for record in records}.values()
     return {
         "board": board,
         "warnings": warnings,
-        "ranking": ranking(board, {record.policy: made_by for record in records if (made_by := record.made_by)}),
+        "ranking": ranking(board, {record.policy: made_by for record in first if (made_by := record.made_by)}),
         "scales": scales(board),
         "each": {problem: of_problem(board, problem) for problem in board.results.problems},
         "provenance": describe_records(records, "one policy on one run with one budget each"),

@@ -43,9 +43,9 @@ class Record(PolicyRecord):
     advice: ClassVar[str] = "Run compare again to play its cell anew, or remove the file"
 
     @classmethod
-    def read(cls, data: dict[str, Any]) -> Self:
+    def read(cls, data: dict[str, Any], text: str = "") -> Self:
         """Return the record in a JSON object; the default, which 0.3 called neuralucb, has its name of today."""
-        record = super().read(data)
+        record = super().read(data, text)
         model, at, schedule = record.policy.partition("@")
         if model not in RENAMED:
             return record

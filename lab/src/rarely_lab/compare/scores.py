@@ -108,6 +108,7 @@ class Results:
         machines = Counter(record.machine for runs in self._runs.values() for record in runs.values())
         self.machine = next(iter(dict(machines.most_common(1))), "")
         self._look_back()
+        self._regrets = {key: {seed: one.regret for seed, one in runs.items()} for key, runs in self._runs.items()}
         self.policies = sorted({policy for _, policy, _ in self._runs})
 
     def _look_back(self) -> None:
@@ -131,8 +132,7 @@ class Results:
 
     def runs(self, problem: str, policy: str, batches: int | None) -> Runs:
         """Return the runs; with B = T those of the policy under any schedule, which are the same."""
-        model = policy.partition("@")[0] if batches is None else policy
-        return self._runs.get((problem, model, batches), {})
+        return self._runs.get((problem, _schedule_free(policy, batches), batches), {})
 
     def budgets(self, problem: str | None = None) -> list[int | None]:
         """Return the budgets on record, rising; T is last."""
@@ -142,8 +142,12 @@ class Results:
     def finite(self, problem: str | None = None) -> list[int]:
         return [batches for batches in self.budgets(problem) if batches is not None]
 
+    def regrets(self, problem: str, policy: str, batches: int | None) -> dict[int, float]:
+        """Return the regret of each run, by its seed."""
+        return self._regrets.get((problem, _schedule_free(policy, batches), batches), {})
+
     def regret(self, problem: str, policy: str, batches: int | None) -> IntervalEstimate:
-        return mean([record.regret for record in self.runs(problem, policy, batches).values()])
+        return mean([*self.regrets(problem, policy, batches).values()])
 
     @cached_property
     def scales(self) -> dict[str, Scale]:
@@ -187,6 +191,10 @@ class Results:
         values = [self.normalised(problem, policy, batches) for batches in budgets]
         whole = [value for value in values if value is not None]
         return area_under(budgets, whole) if budgets and len(whole) == len(budgets) else None
+
+
+def _schedule_free(policy: str, batches: int | None) -> str:
+    return policy.partition("@")[0] if batches is None else policy
 
 
 def area_under(budgets: Sequence[int], values: Sequence[float]) -> float:
@@ -276,10 +284,10 @@ def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int
     wins = ties = losses = 0
     every = ((problem, batches) for problem in problems for batches in results.finite(problem))
     for (problem, batches), other in product(every, results.policies):
-        own, theirs = (results.runs(problem, name, batches) for name in (policy, other))
+        own, theirs = (results.regrets(problem, name, batches) for name in (policy, other))
         seeds = sorted(own.keys() & theirs.keys())
         if other != policy and seeds:
-            gap = differences(*([runs[seed].regret for seed in seeds] for runs in (own, theirs))).interval()
+            gap = differences(*([regrets[seed] for seed in seeds] for regrets in (own, theirs))).interval()
             wins, losses = wins + (gap.high < 0), losses + (gap.low > 0)
             ties += gap.low <= 0 <= gap.high
     return wins, ties, losses

@@ -42,7 +42,7 @@ def read_packed(path: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
             data = json.loads(line)
             if not isinstance(data, dict):
                 raise Malformed("it is not a JSON object")
-            record = record_type.read(data)
+            record = record_type.read(data, line)
         except (ValueError, RecursionError) as error:
             refused.append(Refusal(path / f"line {number}", reason_of(error), record_type.advice))
             continue

@@ -85,14 +85,17 @@ class Record:
         return cls({**head, "code": cls.fingerprint(asked), "asked": asked, **content})
 
     @classmethod
-    def read(cls, data: dict[str, Any]) -> Self:
-        """Return the record in a JSON object, or raise Malformed if it is of another kind or was changed."""
+    def read(cls, data: dict[str, Any], text: str = "") -> Self:
+        """Return the record in a JSON object, or raise Malformed if it is of another kind or was changed.
+
+        The text that it was read from, where it is known, makes that check quick.
+        """
         if data.get("format") != FORMAT or data.get("kind") != cls.kind:
             raise Malformed(
                 f"it must be a {cls.kind} record of format {FORMAT}: its kind is {data.get('kind')!r}, its format "
                 f"{data.get('format')!r}"
             )
-        check_digest(data)
+        check_digest(data, text)
         check_id(data.get("id", ""))
         return cls(data)
 

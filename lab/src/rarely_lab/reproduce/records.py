@@ -141,7 +141,7 @@ class Record(PolicyRecord):
         if ONE_OBJECT not in text:
             return None
         content = json.loads(text)
-        check_digest(content)
+        check_digest(content, text)
         return [cls(_expanded(kept, content)) for kept in content["records"]]
 
     @property
