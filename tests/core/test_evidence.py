@@ -125,14 +125,14 @@ def test_means_and_bonuses_are_those_of_a_dense_posterior(memory):
     ],
 )
 def test_evidence_names_the_kernel_that_the_world_is_made_of(mean, kernel):
-    policy = played(BatchNeuralUCB(4, OnDemand(), seed=0), 320, mean)
+    policy = played(BatchNeuralUCB(4, OnDemand(), seed=0), 320, mean, every=80)
     weights = policy._learner.choice.weights.copy()
     weights[NAMES.index("constant")] = 0.0
     assert int(weights.argmax()) in kernel, policy.updates[-1].tuning
 
 
 def test_the_learned_metric_finds_the_one_direction_that_matters():
-    policy = played(BatchNeuralUCB(8, OnDemand(), seed=0), 400, lambda x, _: np.abs(x[..., 2]))
+    policy = played(BatchNeuralUCB(8, OnDemand(), seed=0), 400, lambda x, _: np.abs(x[..., 2]), every=80)
     metric = policy._learner.next_metric @ policy._learner.next_metric
     assert metric[2, 2] > 0.6 * np.trace(metric)
 
@@ -171,10 +171,10 @@ def test_heavy_tails_do_not_decide():
 
 @pytest.mark.filterwarnings("ignore::rarely.DriftWarning", "ignore::rarely.ForgettingWarning")
 @pytest.mark.parametrize("kind", [BatchNeuralUCB, NeuralTS])
-@pytest.mark.parametrize("rounds", [0, 40, 320])
+@pytest.mark.parametrize("rounds", [0, 80, 320])
 def test_a_saved_policy_goes_on_bit_for_bit(tmp_path, kind, rounds):
     policy = played(
-        kind(4, OnDemand(), seed=3), rounds, lambda x, start: np.abs(x[..., 0]) * (1 if start < 160 else -1)
+        kind(4, OnDemand(), seed=3), rounds, lambda x, start: np.abs(x[..., 0]) * (1 if start < 160 else -1), every=80
     )
     policy.save(tmp_path / "p.rarely")
     other = rarely.load(tmp_path / "p.rarely")
@@ -200,10 +200,10 @@ def test_a_forged_learner_is_refused(tmp_path, name, forge):
 
 
 def test_beyond_the_exact_rounds_inducing_contexts_predict_the_same(monkeypatch):
-    exact = played(BatchNeuralUCB(3, OnDemand(), seed=0), 400, linear)
+    exact = played(BatchNeuralUCB(3, OnDemand(), seed=0), 400, linear, every=80)
     monkeypatch.setattr(evidence, "EXACT", 200)
     monkeypatch.setattr(evidence, "INDUCING", 150)
-    induced = played(BatchNeuralUCB(3, OnDemand(), seed=0), 400, linear)
+    induced = played(BatchNeuralUCB(3, OnDemand(), seed=0), 400, linear, every=80)
     assert induced._learner.inducing
     assert not exact._learner.inducing
     assert induced.updates[-1].covariance == "primal"
@@ -216,7 +216,7 @@ def test_beyond_the_exact_rounds_inducing_contexts_predict_the_same(monkeypatch)
 def test_z_of_many_rounds_is_made_of_a_sample_that_stands_for_all(monkeypatch, times):
     monkeypatch.setattr(evidence, "EXACT", 200)
     monkeypatch.setattr(evidence, "INDUCING", 40)
-    policy = played(BatchNeuralUCB(3, OnDemand(), seed=0), 900, linear)
+    policy = played(BatchNeuralUCB(3, OnDemand(), seed=0), 900, linear, every=150)
     learner, history = policy._learner, policy._state.history
     if times:
         learner = replace(learner, choice=learner.choice._replace(memory=Memory(decay=0.001)))
@@ -312,11 +312,11 @@ def test_bets_on_a_large_batch_are_made_in_parts_of_bounded_size(monkeypatch):
 
 def test_bets_are_won_only_as_often_as_their_level_where_no_correction_helps():
     alarms = 0
-    for seed in range(200):
+    for seed in range(100):
         rng = np.random.default_rng(seed)
         errors = np.where(rng.random(400) < 0.3, 0.7, -0.3) * rng.choice([0.2, 1.0], 400)
         alarms += any(alarmed for _, alarmed in bets_on(errors, np.zeros(400), 20, seed=seed))
-    assert alarms <= 200 * LEVEL
+    assert alarms <= 100 * LEVEL
 
 
 def test_bets_are_won_within_two_batches_of_a_change():
