@@ -42,8 +42,9 @@ test: $(VENV)/.installed           ## lint, types, arrows, doctests and tests; t
 	$(MAKE) --no-print-directory only-test; tested=$$?; \
 	wait $$linting; linted=$$?; cat $(VENV)/lint.log; exit $$((tested || linted))
 
+# A file's tests stay in one process, so that what they share is made once.
 only-test: $(VENV)/.installed      ## the tests without lint
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 	@$(COMPILED) || echo "there are no compiled loops, so the tests have run without them: no second run"
 	! $(COMPILED) || $(ONE_THREAD) RARELY_COMPILED=0 EXAMPLES=5 $(BIN)/python -m pytest -n auto --dist worksteal -q -r fE \
 	    -m "not slow and not once" $(LOOPS:%=tests/%.py)

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 # How long an example takes depends on the machine and on whatever else runs on it. `make test` draws the same few
 # examples every time, so that a change alone turns it red; EXAMPLES=100 draws many new ones, as the workflows do.
-FEW = 10
+FEW = 6
 EXAMPLES = int(os.environ.get("EXAMPLES", FEW))
 settings.register_profile(
     "any machine",
@@ -26,6 +26,13 @@ def pytest_xdist_auto_num_workers():
     """Have one process more than cores: many tests wait for servers and other processes."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     return len(cores) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path):
+    """Look for doctests in the packages alone: tests have none, and there are many of them."""
+    found = yield
+    return found if "src" in file_path.parts else [one for one in found if type(one).__name__ != "DoctestModule"]
 
 
 @pytest.fixture(scope="session")

@@ -18,11 +18,11 @@ PATIENCE = 300
 """Seconds after which a thread that waits for another takes it for lost."""
 
 MANY = int(os.environ.get("EXAMPLES", "10")) >= 100
-POINTS = 40 if MANY else 6
+POINTS = 40 if MANY else 4
 """Lines at which the longer calls are interrupted, others for each policy."""
-APART = 1 if MANY else 10
-"""`observe` and a single `select` are interrupted at every tenth line, which is another one for the next policy."""
-ARRAYS = 40 if MANY else 10
+APART = 1 if MANY else 15
+"""`observe` and a single `select` are interrupted at every fifteenth line, which is another one for the next policy."""
+ARRAYS = 40 if MANY else 7
 """Arrays of a call at which memory ends, or all of them if they are fewer."""
 FEW = ("default", "deep", "sgd", "diagonal", "last_layer", "window", "epsilon_greedy", "random_ties", "neural_linear")
 FEW += ("no_intercept", "linear_discount", "kernel", "kernel_steps", "uniform", "tuned")

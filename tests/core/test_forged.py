@@ -13,7 +13,7 @@ from forged import KINDS, Bounded, measured, prepared, search
 from rarely import SnapshotError
 from rarely._core.saving import archive
 
-EACH = 6
+EACH = 4
 FIELDS = {
     "arm_stats.unexplored": [1],
     "arm_stats.rounds": "",

@@ -22,14 +22,15 @@ def places(value, path=()):
 
 
 def changed(header, path, value):
-    header = copy.deepcopy(header)
-    at = header
-    for name in path[:-1]:
-        at = at[name]
-    if value is ...:
-        del at[path[-1]]
+    """The header with another value at a place, or without it; what is beside that place is shared."""
+    name, *deeper = path
+    header = copy.copy(header)
+    if deeper:
+        header[name] = changed(header[name], deeper, value)
+    elif value is ...:
+        del header[name]
     else:
-        at[path[-1]] = value
+        header[name] = value
     return header
 
 

@@ -53,7 +53,9 @@ def test_no_choice_of_a_golden_life_is_near_another(name):
     assert ALL[name].golden.margin >= CLEAR
 
 
-@pytest.mark.parametrize("name", slowly([name for name in ALL if name not in UNTOLD], FAMILIES))
+@pytest.mark.parametrize(
+    "name", slowly([name for name in ALL if name not in UNTOLD], ("default", "practical", "paper", "linucb", "lints"))
+)
 def test_what_is_far_above_rounding_changes_no_choice(name):
     family, golden = ALL[name], ALL[name].play(NUDGE)
     assert golden.digest == family.golden.digest
