@@ -1,5 +1,6 @@
 """What an update says aloud."""
 
+import re
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from rarely import (
     BatchNeuralUCB,
+    EveryRound,
     FixedGrid,
     LinUCB,
     NothingToLearnWarning,
@@ -202,6 +204,16 @@ def test_a_horizon_that_passes_with_an_update_due_is_said_once():
     said = late_warnings(LinUCB(3, Paced(horizon=20, batches=4), seed=0), 200)
     assert len(said) == 1
     assert said[0].startswith("round 21 is past the horizon of the schedule, and an update has been due")
+
+
+@pytest.mark.parametrize("schedule", [Paced(horizon=400, batches=4), EveryRound()])
+def test_an_update_that_is_due_for_a_hundred_rounds_is_said_once(schedule):
+    said = late_warnings(LinUCB(3, schedule, seed=0), 350)
+    assert len(said) == 1
+    assert re.match("an update has been due for 100 rounds, since round [17]: version 0 still decides", said[0])
+    blocks = LinUCB(3, schedule, seed=0)
+    with pytest.warns(ScheduleWarning, match="due for 100 rounds, since round"):
+        blocks.select(RNG.random((150, 4, 3)))
 
 
 def test_nothing_is_said_where_no_update_was_due():

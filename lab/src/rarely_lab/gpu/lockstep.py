@@ -175,7 +175,7 @@ class Lockstep:
         for r in (self.replicas[i] for i in who):
             r.log_dets[r.done - 1] = r.log_det
             if r.clock.first_due(r.done - 1, np.array([r.log_det])) is not None:
-                r.clock = r.clock.ended()
+                r.clock = r.clock.ended(r.done)
 
     def _factor(self, who: list[int], most: int) -> Tensor:
         """Return L of some replicas, without a copy if they are all."""

@@ -250,7 +250,7 @@ class CompiledStep:
             history = self._bind(history, count)
             end = clock.first_due(history.rounds, self._play(current, stats, history, rounds, start, count, place))
             if end is not None:
-                clock = clock.ended()
+                clock = clock.ended(history.rounds + end + 1)
                 if until_due and end + 1 < count:
                     count = end + 1
                     self._factor = None  # which the rounds too many have changed

@@ -48,6 +48,8 @@ LEVEL = 0.01 / (40 * len(ALARM_KINDS))
 """The probability of one false alarm of one kind at one update."""
 WORSE = 1.25
 """How many times q must be that of earlier batches, for e² may grow because rewards vary more."""
+OVERDUE = 100
+"""Rounds for which an update may be due before that is said."""
 NEW_ARM_RATIO = 2.0
 """Skip arms whose bonus is over this many times the largest before: their rewards may be anything."""
 FEWEST = 20
@@ -275,12 +277,21 @@ def announce(before: PolicyState, after: PolicyState, record: UpdateRecord, *, t
         warnings.warn(text, category, stacklevel=4)
 
 
-def warn_past_horizon(before: PolicyState, after: PolicyState) -> None:
-    """Warn when the horizon is passed with an update due, which happens once.
+def warn_overdue(before: PolicyState, after: PolicyState) -> None:
+    """Warn when the horizon is passed with an update due, and when one has been for 100 rounds; each happens once.
 
     A single round that ends the batch past the horizon may be followed by the update at once.
     """
     horizon, rounds = before.clock.budget.horizon, after.history.rounds - before.history.rounds
+    since = after.clock.due_round
+    within = horizon is None or after.history.rounds <= horizon  # past it the other warning has been given
+    if since and within and before.history.rounds < since + OVERDUE <= after.history.rounds:
+        warnings.warn(
+            f"an update has been due for {OVERDUE} rounds, since round {since}: version {before.clock.version} still "
+            "decides, without what was observed since. Call policy.update() when policy.due is True.",
+            ScheduleWarning,
+            stacklevel=3,
+        )
     if horizon is None or not (before.clock.due or rounds > 1):
         return
     if before.history.rounds <= horizon < after.history.rounds:

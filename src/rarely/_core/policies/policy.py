@@ -51,7 +51,7 @@ from rarely._core.policies.compaction import compacted
 from rarely._core.policies.compiled_step import CompiledStep
 from rarely._core.policies.covariance_change import change_covariance
 from rarely._core.policies.learner import Learner, ScoreOverride
-from rarely._core.policies.monitor import log_update, warn_past_horizon
+from rarely._core.policies.monitor import log_update, warn_overdue
 from rarely._core.policies.options import Limits
 from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded, restored_state
 from rarely._core.policies.select import (
@@ -264,7 +264,7 @@ class Policy(ABC):
                 again = step.decide_again(before, contexts, self._scratch, life)
                 if again is not None:
                     if again[0].clock.due:
-                        warn_past_horizon(before, again[0])
+                        warn_overdue(before, again[0])
                     self._state, decision = again
                     return decision
             rounds = before.reader.read(contexts, mask)
@@ -278,7 +278,7 @@ class Policy(ABC):
                 with np.errstate(all="ignore"):
                     after, decision = decide(before, rounds, reader, self._factory, self._scratch, **how)
             if after.clock.due and not until_due:
-                warn_past_horizon(before, after)
+                warn_overdue(before, after)
             self._state = after
         return decision
 

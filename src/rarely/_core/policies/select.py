@@ -275,7 +275,7 @@ class _OpenBatch:
         if current.override is not None:
             self.current = self.current.with_override(current.override.after(part.rows, int(rows[0])))
         if end is not None:
-            self.clock = self.clock.ended()
+            self.clock = self.clock.ended(self.round + end + 1)
         if self.draws is not None:
             self.draws.keep(keep)
         packed = current.learner.sparse is not None

@@ -95,6 +95,8 @@ class BatchClock:
     """log det Z − log det λI when the batch began."""
     rescues: bool = False
     """Whether a trigger whose log det saturates ends the first batch anyway."""
+    due_round: int = field(default=0, repr=False, compare=False)
+    """The round that ended the batch; 0 where it has not, or did so in another process."""
     _schedule: Schedule | None = field(default=None, repr=False, compare=False)
     """That of the batch under way, once it was asked for."""
     _window: Window | None = field(default=None, repr=False, compare=False)
@@ -131,9 +133,9 @@ class BatchClock:
             batch, free = self._batch, self.budget.spent(self.version)
             if not free and not isinstance(batch, Windowed):
                 due = batch.first_due(round - 1, np.array([log_det - self.base_log_det])) is not None
-                return self.ended() if due else self
+                return self.ended(round) if due else self
             self._window = Window(NEVER, NEVER) if free else cast(Windowed, batch).window(self.base_round)
-        return self.ended() if self._window.ends_with(round, log_det - self.base_log_det) else self
+        return self.ended(round) if self._window.ends_with(round, log_det - self.base_log_det) else self
 
     def first_due(self, round: int, log_dets: Array) -> int | None:
         """Return the index of the first of the next rounds with which the batch ends, if any."""
@@ -160,9 +162,9 @@ class BatchClock:
         count = "1 update is left" if left == 1 else f"{left} updates are left"
         return f"{count}, {ahead}" if ahead else count
 
-    def ended(self) -> BatchClock:
+    def ended(self, round: int) -> BatchClock:
         """Return the clock after the batch's last round."""
-        return changed(self, due=True)
+        return changed(self, due=True, due_round=round)
 
     def restarted(self, round: int, log_det: float, version: int) -> BatchClock:
         """Return the clock at the start of a batch of the given version."""
@@ -180,7 +182,7 @@ class BatchClock:
         # log det grows from round to round, and schedules ask for no less of it later: the last one decides.
         log_dets = np.full(rounds, self.base_log_det)
         log_dets[-1] = log_det
-        return self if self.first_due(self.base_round, log_dets) is None else self.ended()
+        return self if self.first_due(self.base_round, log_dets) is None else self.ended(round)
 
     def rounds_ahead(self, round: int, version: int) -> int:
         """Return the rounds that a version's batch will, or on a budget should, last at least; 0 if unknown."""
