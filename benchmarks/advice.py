@@ -181,7 +181,7 @@ def main():
     parser.add_argument("--horizon", type=int, default=600)
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--truths", type=int, default=4)
+    parser.add_argument("--truths", type=int, default=6)
     given = parser.parse_args()
     names, told, wrong, far, far_told = tuple(CANDIDATES), 0, 0, 0, 0
     asked = given.only.split(",") if given.only else list(MADE)

@@ -68,10 +68,12 @@ def test_the_third_that_judges_is_of_other_rounds_than_those_learned_from(monkey
     rows, luck = generator.normal(size=(60, 1, 3)), generator.normal(size=60)
     log = played(np.repeat(rows, 4, axis=1), rewards=np.repeat(luck[:, None], 4, axis=1))
     trained = []
-    monkeypatch.setattr(simulate, "_trained", lambda x, y, seed: trained.append((x, y)) or _trained(x, y, seed))
+    monkeypatch.setattr(
+        simulate, "_trained", lambda x, y, seed, settings: trained.append((x, y)) or _trained(x, y, seed, settings)
+    )
     fit = fit_rewards(log, seed=0).fit
     seen = [{tuple(row) for row in contexts} for contexts, _ in trained]
-    assert [len(rows) for rows in seen] == [40] * 3  # of 60 rounds, each of which has one row in four arms
+    assert [len(rows) for rows in seen] == [40] * 9  # of 60 rounds, each of which has one row in four arms
     assert not seen[0] & seen[1] & seen[2]
     assert fit.r_squared < 0.3
 

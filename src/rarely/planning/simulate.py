@@ -5,7 +5,7 @@
 
 Rewards for the rounds of a log are one of two kinds:
 
-    fitted      by the network that the default policy would train on the log, judged by what it did not see
+    fitted      by networks that are trained on the log, judged by what they did not see
     simulated   the user's own function
 
 All schedules of a run see the same rounds and the same noise, and start from the same weights.
@@ -13,6 +13,7 @@ All schedules of a run see the same rounds and the same noise, and start from th
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,6 +57,8 @@ MAX_REWARDS = 5000
 """Rewards that a network is fitted to; of more, this many are picked at random."""
 RARE_REWARDS = 10
 """Rewards of an arm below which next to nothing is known of it."""
+NETWORKS: tuple[dict[str, Any], ...] = ({}, {"hidden": 64, "training": 400}, {"hidden": 64, "training": 1500})
+"""Networks of which the one that foresees most is the reward model: one that tunes itself, and two that do not."""
 FOLDS = 3
 """Parts of a log, each of which judges a network that was trained on the others."""
 TINY = 1e-300
@@ -223,7 +226,7 @@ def _normal(means: Array, luck: Array, deviation: float) -> Array:
 
 
 def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> FittedRewards:
-    """Train the default network on the known rewards of a log, once without each fold, which then judges it."""
+    """Train networks on the known rewards of a log, once without each fold, which then judges them; the best stays."""
     rounds, arms, rewards = log.log.known_rewards()
     if len(rewards) < MIN_REWARDS:
         raise InvalidLog(
@@ -243,28 +246,31 @@ def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> 
     contexts = np.empty((len(order), log.dim))
     for part in _parts(len(order), 8 * log.arms * log.dim):
         contexts[part] = log.contexts(rounds[part])[np.arange(len(arms[part])), arms[part]]
-    networks, foreseen, spread = [], np.empty(len(rewards)), 0.0
-    for fold in range(FOLDS):
-        held = folds[rounds] == fold
-        networks.append(_trained(contexts[~held], rewards[~held], seed))
-        foreseen[held] = networks[-1].score(contexts[held, None]).means[:, 0]
-        spread += float(np.square(rewards[held] - rewards[~held].mean()).sum())
-    missed = float(np.square(rewards - foreseen).sum())
+    missed, spread, foreseen, tuning = math.inf, 0.0, rewards, ""
+    networks: tuple[BatchNeuralUCB, ...] = ()
+    for settings in NETWORKS:
+        made, expected, spread = [], np.empty(len(rewards)), 0.0
+        for fold in range(FOLDS):
+            held = folds[rounds] == fold
+            made.append(_trained(contexts[~held], rewards[~held], seed, settings))
+            expected[held] = made[-1].score(contexts[held, None]).means[:, 0]
+            spread += float(np.square(rewards[held] - rewards[~held].mean()).sum())
+        if (error := float(np.square(rewards - expected).sum())) < missed:
+            tuning = ", ".join(f"{name}={value}" for name, value in settings.items()) or made[0].updates[-1].tuning
+            missed, foreseen, networks = error, expected, tuple(made)
     r_squared = 1 - missed / spread if spread > 0 else 0.0
     level, centred = float(rewards.mean()), foreseen - foreseen.mean()
     slope = float(np.clip(centred @ rewards / max(float(centred @ centred), TINY), 0, 1))
     law = RewardLaw.of(rewards, level + slope * (foreseen - level))
     deviation = noise if noise is not None else float(np.sqrt(missed / len(rewards)))
-    fit = Fit(len(order), r_squared, deviation, networks[0].updates[-1].tuning, rare)
-    return FittedRewards(log, tuple(networks), folds, level, slope, law, fit, noise)
+    fit = Fit(len(order), r_squared, deviation, tuning, rare)
+    return FittedRewards(log, networks, folds, level, slope, law, fit, noise)
 
 
-def _trained(contexts: Array, rewards: Array, seed: int) -> BatchNeuralUCB:
-    """Train the default network; its bonuses are not used, so the cheapest covariance does."""
-    scale = Affine.identity(contexts.shape[1])
-    return BatchNeuralUCB.from_log(
-        contexts, rewards, schedule=EveryRound(), context_scale=scale, covariance="diagonal", seed=seed
-    )
+def _trained(contexts: Array, rewards: Array, seed: int, settings: Mapping[str, Any] = NETWORKS[0]) -> BatchNeuralUCB:
+    """Train a network; its bonuses are not used, so the cheapest covariance does."""
+    given: dict[str, Any] = {"context_scale": Affine.identity(contexts.shape[1]), "covariance": "diagonal"}
+    return BatchNeuralUCB.from_log(contexts, rewards, schedule=EveryRound(), seed=seed, **given, **settings)
 
 
 @dataclass(eq=False)
