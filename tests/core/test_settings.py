@@ -323,3 +323,14 @@ def test_budgets_and_triggers_refuse_what_is_no_number():
         DeterminantTrigger(10, 3, "x")
     with pytest.raises(InvalidInput, match=r"Budget\.extra"):
         Budget(OnDemand(), 3, extra=-1)
+
+
+def test_scikit_learn_clones_a_policy():
+    base = pytest.importorskip("sklearn.base")
+    policy = rarely.LinTS(2, rarely.Paced(30, 3), beta=0.5, seed=4)
+    policy.select([[0.0, 1.0], [1.0, 0.0]])
+    again = base.clone(policy)
+    assert (again.round, again.settings()) == (0, policy.settings())
+    assert policy.get_params() == policy.settings()
+    framed = rarely.FramePolicy.fit(rarely.LinUCB, {"age": [1.0, 2.0]}, arms=["a", "b"])
+    assert base.clone(framed).tables is framed.tables

@@ -200,6 +200,9 @@ class FramePolicy:
             raise AttributeError(name)
         return getattr(self.policy, name)
 
+    def __sklearn_clone__(self) -> FramePolicy:
+        return FramePolicy(type(self.policy)(**self.policy.settings()), self.tables)
+
     def __repr__(self) -> str:
         return f"<FramePolicy of {self.policy!r}>"
 

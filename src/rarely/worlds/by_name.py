@@ -6,15 +6,19 @@
     digits wine breast_cancer iris       tables of scikit-learn, where it is installed
     shuttle covertype adult              tables of Riquelme et al. (2018)
     file.csv                             a labelled table of yours
+    steps=mine:Steps                     a world of your own: a World, or a class or function that makes one
 
 A table is played with its rows standardised and a constant, each arm in its block.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import cache
+from importlib import import_module
 
-from rarely.extend.checks import InvalidInput
+from rarely.extend.checks import InvalidInput, shown
 from rarely.logs.tables import finite_number
 from rarely.worlds.datasets import DATASETS
 from rarely.worlds.gallery import GALLERY, PLAIN_ARMS, Wheel
@@ -43,7 +47,7 @@ def find_world(name: str, label: str | None = None, ignore: tuple[str, ...] = ()
     Parameters
     ----------
     name
-        A name of `WORLD_SETS`, `wheel-δ`, or a path that ends in .csv.
+        A name of `WORLD_SETS`, `wheel-δ`, a path that ends in .csv, or module:name, with `own=` before it, of your own.
     label
         The column of a CSV file that holds the class, by name or number; None: the last.
     ignore
@@ -65,12 +69,30 @@ def find_world(name: str, label: str | None = None, ignore: tuple[str, ...] = ()
         return _played(DATASETS[name].table())
     if name in WORLD_SETS["sklearn"]:
         return _played(sklearn_table(name))
+    if ":" in (source := name.rpartition("=")[2]):
+        return _own(source)
     if name.endswith(".csv"):
         return _played(own_table(name, label, ignore))
     sets = "; ".join(f"{each}: {', '.join(names)}" for each, names in WORLD_SETS.items())
     raise InvalidInput(
-        f"no world is called {name!r}; there are ({sets}), wheel-δ such as wheel-0.95, and any file.csv."
+        f"no world is called {name!r}; there are ({sets}), wheel-δ such as wheel-0.95, any file.csv, and your own as "
+        "module:name."
     )
+
+
+def _own(source: str) -> World:
+    """Return the world that module:name names, or makes; the module may lie in the folder of the command."""
+    module, _, name = source.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        world = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(f"the world {source} cannot be imported: {error}.") from None
+    world = world() if callable(world) else world
+    if not isinstance(world, World):
+        raise InvalidInput(f"{source} must be a World, or make one; got {shown(world)}.")
+    return world
 
 
 def _played(table: Table) -> World:

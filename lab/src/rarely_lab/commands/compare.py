@@ -12,9 +12,10 @@ from rich.markup import escape
 from rarely.console import Jobs, Stages, console, guarded, say_loops
 from rarely.errors import InvalidInput
 from rarely.runs.writing import check_folder
+from rarely.worlds import WORLD_SETS
 from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_records
-from rarely_lab.compare.policies import find_policy
+from rarely_lab.compare.policies import POLICIES, find_policy
 from rarely_lab.compare.records import Store
 from rarely_lab.compare.scores import BOARDS
 from rarely_lab.engine.packed import pack
@@ -29,7 +30,7 @@ Problems = Annotated[
     list[str] | None,
     typer.Argument(
         help="cosine, needle, wheel-0.95, shuttle, mine.csv, …; the sets paper, gallery, plain, sklearn, showdown, "
-        "all; each with +drift or +delay too."
+        "all; each with +drift or +delay too; and a world of your own as NAME=module:World."
     ),
 ]
 Policies = Annotated[
@@ -61,6 +62,9 @@ def compare_command(
     ] = "local",
     board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
     quick: Quick = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List problems, policies and boards, and play nothing.")
+    ] = False,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
     merged: Merged = None,
@@ -78,10 +82,14 @@ def compare_command(
     - `rarely compare --quick` — see what comes out
     - `rarely compare paper gallery --budgets 5,20,100 --out board` — some problems and budgets
     - `rarely compare cosine+drift mine.csv --policy default --policy mine=my_module:make` — a policy of your own
+    - `rarely compare steps=mine:Steps --policy default --policy linucb` — a world of your own
     - `rarely compare --board v1 --policy mine=my_module:make --pack mine.jsonl.gz` — enter a policy of your own
     - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
     - `rarely compare --merge board --out board` — write its page again
     """
+    if listed:
+        _list()
+        return
     if merged:
         if problems or policy or budgets or quick or board:
             raise InvalidInput(
@@ -119,6 +127,16 @@ def compare_command(
         ours = escape(str(packed or out))
         console.print(f"among others: rarely compare --merge leaderboard.jsonl.gz --merge {ours} --out both")
     raise typer.Exit(1 if incomplete else 0)
+
+
+def _list() -> None:
+    """Print what may be asked for."""
+    for name, members in WORLD_SETS.items():
+        console.print(f"problems, {name}: {', '.join(members)}")
+    console.print("each also with +drift or +delay; wheel-0.5, file.csv, and your own as NAME=module:World")
+    console.print(f"policies: {', '.join(POLICIES)}; and your own as NAME=module:factory")
+    for name, board in BOARDS.items():
+        console.print(f"board {name}: budgets {board['budgets']}, T = {board['rounds']}, {board['seeds']} seeds")
 
 
 def _board(name: str, policies: list[str] | None, budgets: str | None = None) -> Comparison:
@@ -159,6 +177,7 @@ def _show(out: Path, markdown: Path | None, packed: Path | None, whole: int = 0)
             pack(records, packed)
             console.print(f"{len(records)} records packed: {escape(str(packed))}")
         written = write_leaderboard(out, markdown)
+    console.print("area: 0 is the best known regret, 1 that of uniform play, on average over budgets")
     for place, row in enumerate(written.board.rows, 1):
         problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
         few = f" of the board's {whole}: not a whole entry" if row.problems < whole else ""

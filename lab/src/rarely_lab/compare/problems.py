@@ -131,15 +131,17 @@ def find_problem(name: str, label: str | None = None, ignore: tuple[str, ...] = 
     if variant not in VARIANTS or name.endswith("+"):
         raise InvalidInput(f"a variant is +drift or +delay; got {name!r}.")
     family = next((each for each, names in WORLD_SETS.items() if base in names), "gallery")
-    family = "own" if base.endswith(".csv") else family
+    family = "own" if base.endswith(".csv") or ":" in base else family
     return Problem(problem_name(name), find_world(base, label, ignore), family, variant)
 
 
 def problem_name(asked: str) -> str:
     """Return the name of a problem as it is asked for: that of a file without its folder and ending.
 
-    >>> problem_name("tables/mine.csv+drift"), problem_name("wheel-0.95")
-    ('mine+drift', 'wheel-0.95')
+    >>> problem_name("tables/mine.csv+drift"), problem_name("wheel-0.95"), problem_name("steps=mine:Steps+drift")
+    ('mine+drift', 'wheel-0.95', 'steps+drift')
     """
     base, plus, variant = asked.partition("+")
+    if ":" in base:
+        base = base.partition("=")[0] if "=" in base else base.replace(":", ".")
     return f"{Path(base).stem if base.endswith('.csv') else base}{plus}{variant}"

@@ -90,7 +90,6 @@ _DECIDES = (
 _ELSEWHERE = {
     **dict.fromkeys(("fit", "partial_fit", "train", "learn"), _LEARNS),
     **dict.fromkeys(("predict", "predict_proba", "pull", "act", "choose", "recommend"), _DECIDES),
-    "get_params": "settings() returns the constructor's arguments, and explain_update() what was learned.",
 }
 """What the calls of other libraries are here."""
 
@@ -175,6 +174,13 @@ class Policy(ABC):
         """
         form = {"covariance": self._factory.form} if "covariance" in self._settings else {}
         return encoded(self._settings | form | {"limits": self._limits, "seed": self._seed})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return `settings()`, by the name that scikit-learn has for it; `sklearn.base.clone` starts anew with them."""
+        return self.settings()
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self.settings())
 
     @classmethod
     def from_log(cls, contexts: Any, rewards: Any, *, dim: int | None = None, **settings: Any) -> Self:
