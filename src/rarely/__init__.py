@@ -17,6 +17,7 @@ from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.roster import Offer, Roster
 from rarely._core.inputs.scaling import Affine
 from rarely._core.inputs.sparse_rows import SparseRows
+from rarely._core.inputs.worth import Worth
 from rarely._core.native.build_info import BuildInfo, build_info
 from rarely._core.policies import (
     Additions,
@@ -40,6 +41,7 @@ from rarely._core.policies import (
     UpdateResult,
     load,
 )
+from rarely._core.policies.ceilings import Ceiling, Shares
 from rarely._core.schedules import (
     AtRounds,
     Budget,
@@ -61,12 +63,13 @@ from rarely.pages.plots import plot_policy
 from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
-    "Additions", "Affine", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BuildInfo", "ColumnEffect",
-    "ComposedPolicy", "Decision", "DeterminantTrigger", "Discount", "EnsemblePolicy", "EveryRound", "FixedGrid",
-    "FrameEncoder", "FramePolicy", "GeometricGrid", "KernelUCB", "Limits", "LinTS", "LinUCB", "LogLogGrid", "Mixture",
-    "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "Offer", "OnDemand", "Paced",
-    "Policy", "PolicyEvent", "Preset", "Price", "Roster", "Schedule", "Scores", "SparseRows", "TheoremRadius",
-    "Training", "Uniform", "UpdateJob", "UpdateRecord", "UpdateResult", "Window", "build_info", "load", "prices",
+    "Additions", "Affine", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BuildInfo", "Ceiling",
+    "ColumnEffect", "ComposedPolicy", "Decision", "DeterminantTrigger", "Discount", "EnsemblePolicy", "EveryRound",
+    "FixedGrid", "FrameEncoder", "FramePolicy", "GeometricGrid", "KernelUCB", "Limits", "LinTS", "LinUCB",
+    "LogLogGrid", "Mixture", "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "Offer",
+    "OnDemand", "Paced", "Policy", "PolicyEvent", "Preset", "Price", "Roster", "Schedule", "Scores", "Shares",
+    "SparseRows", "TheoremRadius", "Training", "Uniform", "UpdateJob", "UpdateRecord", "UpdateResult", "Window",
+    "Worth", "build_info", "load", "prices",
 ]  # fmt: skip
 _PACKAGES = (
     "cluster", "ensembles", "extend", "frames", "logs", "offpolicy", "planning", "service", "study", "testing",

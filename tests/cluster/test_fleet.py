@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from campaigns import ARMS, DIM, close, made, paid, serially, write_rewards
-from rarely import InvalidInput, Mixture, RarelyError
+from rarely import Mixture, Worth
 from rarely.cluster import (
     Decider,
     LogBusy,
@@ -33,6 +33,7 @@ from rarely.cluster import (
     update,
     waves,
 )
+from rarely.errors import InvalidInput, RarelyError
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -40,6 +41,19 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 def contexts_of(seed: int, rounds: int = 1) -> Any:
     return np.random.default_rng(seed).normal(size=(rounds, ARMS, DIM))
+
+
+def test_a_decider_decides_in_worth_and_the_audit_does_it_again(tmp_path: Path) -> None:
+    policy, draw = made("linear"), np.random.default_rng(0)
+    publish(policy, tmp_path / "store")
+    with Decider(tmp_path / "store", log=tmp_path / "logs" / "1.log") as decider:
+        for i, contexts in enumerate(contexts_of(0, 20)):
+            worth = (
+                None if i % 4 == 0 else Worth(draw.uniform(-2, 2, ARMS), np.where(draw.random(ARMS) < 0.2, np.inf, 0))
+            )
+            mask = None if i % 3 else np.arange(ARMS) != 1
+            decider.decide(f"visit {i}", contexts, mask, worth=worth)
+    assert audit(tmp_path / "store", tmp_path / "logs") == {}
 
 
 def test_a_version_is_published_once_and_rolled_back(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rarely import FramePolicy, InvalidContexts, LinTS, OnDemand
+from rarely import FramePolicy, LinTS, OnDemand, Worth
+from rarely.errors import InvalidContexts, InvalidSlate, InvalidWorth
 from rarely.service import ServiceLimits
 from rarely.study import Client, Study
 from services import serving, until
@@ -130,3 +131,34 @@ def test_a_study_that_was_deleted_while_it_was_served_keeps_no_other_from_it(sto
         assert service.post("decide", {"id": "a", **BODY}).content["round"] == 1
         assert "studies/trial" in service.send("GET", "/").body.decode()
         assert service.send("GET", "/health").status == 200
+
+
+def test_worth_comes_by_columns_too(served):
+    reply = served.post("decide", {**BODY, "id": "v", "worth": {"gain": "price", "cost": [0.0, 0.0, 0.5]}})
+    assert reply.status == 200
+    worth = served.opened.study.decision("v").question.worth
+    assert (worth.gain.tolist(), worth.cost.tolist()) == ([1.0, 2.0, 3.0], [0.0, 0.0, 0.5])
+    with Client(served.url, "trial", backoff=0.01) as client:
+        asked = {"user": USERS.iloc[0], "items": ITEMS}
+        first = client.ask(asked, id="w", worth=Worth("price", np.zeros(3)))
+        assert client.ask(asked, id="w", worth=Worth("price", np.zeros(3))) == first
+        with pytest.raises(InvalidWorth, match="column 'weight'"):
+            client.ask(asked, worth="weight")
+    for wrong in ({"gain": {"x": {}}}, {"price": "price", "gain": 1.0}, True):
+        assert served.post("decide", {**BODY, "worth": wrong}).status == 422
+    assert served.status().decisions == 2
+
+
+def test_a_slate_over_http(served):
+    reply = served.post("decide", {**BODY, "id": "s", "slots": 2})
+    assert reply.status == 200
+    assert [slot["id"] for slot in reply.content["slots"]] == ["s#1", "s#2"]
+    told = served.post("reward", {"id": "s", "reward": [0.0, 1.0], "seen": 1})
+    assert [slot["status"] for slot in told.content["slots"]] == ["accepted"]
+    with Client(served.url, "trial", backoff=0.01) as client:
+        slate = client.ask(BODY, id="s", slots=2)
+        assert [answer.id for answer in slate] == ["s#1", "s#2"]
+        assert [receipt.status for receipt in client.tell("s", [0.0, 1.0])] == ["duplicate", "accepted"]
+        with pytest.raises(InvalidSlate):
+            client.ask(BODY, slots=4)
+    assert served.post("decide", {**BODY, "slots": 0}).status == 422

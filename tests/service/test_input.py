@@ -79,7 +79,7 @@ def test_a_bad_decision_is_refused_and_changes_nothing(shared, body, status, say
         (b'{"id": "visit-1", "reward": 1e309}', 422, "finite"),
         (b'{"id": "visit-1", "reward": "1"}', 422, "reward"),
         (b'{"id": "visit-1", "reward": true}', 422, "reward"),
-        (b'{"id": "visit-1", "reward": [1]}', 422, "reward"),
+        (b'{"id": "visit-1", "reward": [[1]]}', 422, "reward"),
         (b'{"id": "visit-1", "reward": null}', 422, "reward"),
         (b'{"id": "visit-1"}', 422, "reward"),
         (b'{"id": "visit-1", "reward": 1, "key": " x"}', 422, "spaces"),

@@ -11,12 +11,13 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 
 __all__ = [
-    "ApproximationWarning", "BudgetSpent", "ConflictingReward", "ContextsWarning", "DriftWarning", "DroppedRound",
-    "ForgettingWarning", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward", "InvalidSchedule",
-    "JitterWarning", "ModelWarning", "NotCompiled", "NotPositiveDefinite", "NothingToLearn",
-    "NothingToLearnWarning", "OutlierWarning", "PolicyBusy", "RarelyError", "RejectedWarning", "RosterFull",
-    "RoundingWarning", "ScheduleWarning", "SnapshotError", "SnapshotWarning", "StaleUpdate", "TooExpensive",
-    "TrainingRejected", "UnknownArm", "UnknownRound", "UpdateDue", "WrongDecision", "WrongUpdate",
+    "ApproximationWarning", "BudgetSpent", "CeilingReached", "ConflictingReward", "ContextsWarning", "DriftWarning",
+    "DroppedRound", "ForgettingWarning", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward",
+    "InvalidSchedule", "InvalidSlate", "InvalidWorth", "JitterWarning", "ModelWarning", "NotCompiled",
+    "NotPositiveDefinite", "NothingToLearn", "NothingToLearnWarning", "OutlierWarning", "PolicyBusy", "RarelyError",
+    "RejectedWarning", "RosterFull", "RoundingWarning", "ScheduleWarning", "SnapshotError", "SnapshotWarning",
+    "StaleUpdate", "TooExpensive", "TrainingRejected", "UnknownArm", "UnknownRound", "UpdateDue", "WrongDecision",
+    "WrongUpdate",
 ]  # fmt: skip
 """All errors and warnings, which `rarely.errors` exports; the functions below refuse arguments with them."""
 
@@ -39,6 +40,14 @@ class InvalidReward(InvalidInput):
 
 class InvalidSchedule(InvalidInput):
     """A schedule that could not be followed."""
+
+
+class InvalidSlate(InvalidInput):
+    """More slots than arms, or rewards or a last slot seen that do not fit a slate."""
+
+
+class InvalidWorth(InvalidInput):
+    """A worth of an arm that is no number, or not one for each arm, or one that nothing asks for."""
 
 
 class UnknownRound(InvalidInput):
@@ -95,6 +104,10 @@ class RosterFull(RarelyError, RuntimeError):
 
 class TrainingRejected(RarelyError, RuntimeError):
     """Every attempt at training on the log that a policy should start from failed."""
+
+
+class CeilingReached(RarelyError):
+    """No arm may be shown: what a `Ceiling` or a cap leaves does not reach for any."""
 
 
 class TooExpensive(RarelyError, MemoryError):

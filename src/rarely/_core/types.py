@@ -85,6 +85,15 @@ class Decision:
     source: str | NDArray[np.str_] = "model"
     """str, or (n,): what the scores are those of. Of the "model" bonuses are β·ω·√(φᵀZ⁻¹φ); of "returning arms" they
     are bounds from the rewards of each arm alone (`Additions.returning_arms`); of "none" there is no model."""
+    worth: Any = None
+    """What outcomes are worth, a `Worth` of (K,) or (n, K), by which the arm was chosen; None where none was given."""
+    price: float | Array | None = None
+    """float, or (n,): the worth of a unit of a `Ceiling` when it was decided; None without one."""
+    reason: str | NDArray[np.str_] = ""
+    """str, or (n,): which of "cap", "ceiling", "sticky" and "holdout" had a say; see `Policy.under`."""
+    slate: int | IntArray | None = None
+    """int, or (n,): the round of the first slot of the slate that the round is a slot of; None for rounds that are no
+    slots."""
 
     @classmethod
     def of(cls, scores: Array, **others: Any) -> Decision:
@@ -146,6 +155,12 @@ class Decision:
             fields["held_out"] = bool(self.held_out)
         numbers = {"means": self.means, "bonuses": self.bonuses, "probabilities": self.probabilities}
         # JSON has no NaN, which stands for an absent arm.
+        fields |= {} if self.price is None else {"price": float(np.asarray(self.price))}
+        fields |= {"reason": str(self.reason)} if self.reason else {}
+        if self.slate is not None:
+            fields["slate"] = int(np.asarray(self.slate))
+        if self.worth is not None:
+            fields["worth"] = self.worth.describe()
         return fields | {name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()}
 
     def __repr__(self) -> str:
@@ -175,4 +190,10 @@ class Decision:
             arm, version, number = int(arm), int(version), int(number)
         chances, lot = self.probabilities[rounds], None if self.held_out is None else np.asarray(self.held_out)[rounds]
         source = self.source if isinstance(self.source, str) else self.source[rounds]
-        return Decision(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life, lot, source)
+        worth = None if self.worth is None else self.worth[rounds]
+        return Decision(
+            *(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life, lot, source, worth),
+            price=None if self.price is None else np.asarray(self.price)[rounds],
+            reason=self.reason if isinstance(self.reason, str) else self.reason[rounds],
+            slate=None if self.slate is None else np.asarray(self.slate)[rounds],
+        )

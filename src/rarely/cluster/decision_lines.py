@@ -65,6 +65,8 @@ class Logged:
     """How well the arms were known: the fields of `ArmStats`."""
     contexts: Array
     """(k, d): of the arms that were available."""
+    worth: tuple[tuple[float, ...], ...] = ()
+    """Gain and cost of the arms that were available; () where outcomes are worth what they are."""
 
     @property
     def row(self) -> int:
@@ -94,10 +96,12 @@ class Logged:
         absent, stats = tuple(fields.pop("absent")), tuple(fields.pop("stats"))
         thoughts: dict[str, Any] = {name: float(fields.pop(name)) for name in ("probability", "mean", "bonus")}
         contexts = np.frombuffer(packed, "<f8").reshape(max(fields["arms"] - len(absent), 1), -1)
-        decision = cls(**fields, **thoughts, absent=absent, stats=stats, contexts=contexts)
+        worth = tuple(tuple(map(float, column)) for column in fields.pop("worth", ()))
+        decision = cls(**fields, **thoughts, absent=absent, stats=stats, contexts=contexts, worth=worth)
         names, counts = (decision.id, decision.policy, decision.origin), (decision.version, decision.before)
         right = all(isinstance(name, str) for name in names) and all(0 <= index(one) <= MOST for one in counts)
         arms = {index(arm) for arm in (decision.arm, *absent)}
+        right = right and [*map(len, worth)] in ([], [len(contexts)] * 2)
         right = right and len(list(map(float, stats))) == len(ArmStats.__slots__) and contexts.size > 0
         if not right or len(arms) <= len(absent) or not 0 <= min(arms) <= max(arms) < decision.arms:
             raise ValueError

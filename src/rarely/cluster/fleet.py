@@ -28,8 +28,8 @@ from rarely.cluster.files import Folder
 from rarely.cluster.store import names_used, published_as, read_published
 from rarely.cluster.waves import logs_in, predecessor
 from rarely.errors import InvalidInput
-from rarely.extend import Array
-from rarely.extend.provisional import LiveCopy
+from rarely.extend import Array, BoolArray
+from rarely.extend.provisional import LiveCopy, Worth
 
 
 class StaleVersionWarning(UserWarning):
@@ -65,6 +65,7 @@ class OpenVersion(LiveCopy):
             bonus=float(decision.bonuses[arm]),
             stats=tuple(made.stats.describe().values()),
             contexts=made.rows,
+            worth=() if decision.worth is None else _columns(decision.worth, made.present),
         )
 
 
@@ -128,13 +129,13 @@ class Decider:
         """The version in use."""
         return self._version.policy.version
 
-    def decide(self, id: str, contexts: Any, mask: Any = None) -> Decision:
-        """Decide one round, log it and return it."""
+    def decide(self, id: str, contexts: Any, mask: Any = None, *, worth: Any = None) -> Decision:
+        """Decide one round, log it and return it; contexts, mask and worth are those of `Policy.select`."""
         if not isinstance(id, str):  # one log with a number would keep `join` from making a column of all
             raise InvalidInput(f"id must be text that names this decision alone; got {id!r}.")
         with self._lock:
             version = self._version
-            made = version.decide(contexts, mask, version.draw(id))
+            made = version.decide(contexts, mask, version.draw(id), worth)
             logged = version.logged(id, made)
             if isinstance(self._log, Log):
                 self._log.append(logged)
@@ -226,6 +227,20 @@ def audit(
     return differences
 
 
+def _columns(worth: Worth, present: BoolArray) -> tuple[tuple[float, ...], ...]:
+    """Return gain and cost of the arms that were available."""
+    return tuple(tuple(each[present].tolist()) for each in (worth.gain, worth.cost))
+
+
+def _worth(logged: Logged, present: BoolArray) -> Worth | None:
+    """Return the worth on record, (1, K)."""
+    if not logged.worth:
+        return None
+    columns = np.zeros((2, 1, len(present)))
+    columns[:, :, present] = np.array(logged.worth)[:, None]
+    return Worth(*columns)
+
+
 def _chains(logs: dict[str, Path]) -> Iterator[list[Path]]:
     """Yield the logs of each decider in the order in which it wrote them."""
     before = {log: (predecessor(path) or ("", 0))[0] for log, path in logs.items()}
@@ -242,7 +257,8 @@ def _made_again(version: OpenVersion | None, logged: Logged) -> float:
     if version is None or (version.policy_hash, version.decided) != (logged.policy, logged.before):
         return math.nan
     present = np.isin(np.arange(logged.arms), logged.absent, invert=True)
-    made = version.decide_again(logged.contexts, present, draw := version.draw(logged.id))
+    worth = _worth(logged, present)
+    made = version.decide_again(logged.contexts, present, draw := version.draw(logged.id), worth)
     again = version.logged(logged.id, made)
     if again.arm != logged.arm:
         version.accept(version.decide_again(logged.contexts[[logged.row]], np.ones(1, np.bool_), draw))

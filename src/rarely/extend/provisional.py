@@ -8,9 +8,10 @@ from rarely._core.covariance.cholesky import EPSILON, GrowingCholesky, announce_
 from rarely._core.covariance.protocol import Candidates, Proposal
 from rarely._core.growable_array import GrowableArray, all_finite
 from rarely._core.inputs.arm_blocks import Crossed, Layout
-from rarely._core.inputs.contexts import OpenContexts, read_rounds
+from rarely._core.inputs.contexts import OpenContexts, RoundContexts, read_rounds
 from rarely._core.inputs.history import LOGGED, RewardSums, new_values
 from rarely._core.inputs.scaling import CLIP
+from rarely._core.inputs.worth import Worth, with_worth, worth_from
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import EDGE, NAMES, Memory, Views
 from rarely._core.model.network import Network, Weights
@@ -31,6 +32,7 @@ from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.policy import facts_table
 from rarely._core.policies.replay import alike, content_at, follow, put_back, rule_of, set_life, set_rule, state_of
 from rarely._core.policies.saving import MODELS, POLICIES, WRAPPERS, restore
+from rarely._core.policies.slates import slot_rewards
 from rarely._core.policies.state import ArmStats, BatchClock, PolicyState
 from rarely._core.saving import archive
 from rarely._core.saving.archive import plain
@@ -42,14 +44,15 @@ from rarely._core.types import forwarded
 
 __all__ = [
     "ALARM_KINDS", "ARITHMETIC", "ATTEMPTS", "CLIP", "CLOSE", "CONVERGED", "EDGE", "EPSILON", "FUNCTION", "GRID",
-    "JUDGED", "LOGGED", "MAX_ITERATIONS", "MODELS", "MOST", "NAMES", "NTK", "POLICIES", "ROUNDED", "SHRINK", "STABLE",
-    "TIE", "WRAPPERS", "Arithmetic", "ArmStats", "BatchClock", "Candidates", "Crossed", "DecidedRounds", "Directions",
-    "Factors", "FeatureTask", "Grams", "GrowableArray", "GrowingCholesky", "KernelDual", "KernelKind", "Layout",
-    "LiveCopy", "Memory", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms", "OpenContexts",
-    "PolicyState", "Proposal", "RewardSums", "RewardTask", "System", "TrainingPlan", "UpdateFromSums",
-    "VersionFunction", "Views", "Weights", "alike", "all_finite", "announce_rounding", "archive", "cache_folder",
-    "cholesky", "content_at", "distribution", "errors", "facts_table", "follow", "forwarded", "lock", "native",
-    "new_values", "path_of", "plain", "put_back", "read_contexts", "read_rounds", "refusal", "replacing", "restore",
-    "ridge_solution", "rule_of", "sample_arms", "set_life", "set_rule", "split_mix", "state_of", "summing_to_one",
-    "t_quantile", "write_file",
+    "JUDGED", "LOGGED", "MAX_ITERATIONS", "MODELS", "MOST", "NAMES", "NTK", "POLICIES", "ROUNDED", "SHRINK",
+    "STABLE", "TIE", "WRAPPERS", "Arithmetic", "ArmStats", "BatchClock", "Candidates", "Crossed", "DecidedRounds",
+    "Directions", "Factors", "FeatureTask", "Grams", "GrowableArray", "GrowingCholesky", "KernelDual", "KernelKind",
+    "Layout", "LiveCopy", "Memory", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms",
+    "OpenContexts", "PolicyState", "Proposal", "RewardSums", "RewardTask", "RoundContexts", "System",
+    "TrainingPlan", "UpdateFromSums", "VersionFunction", "Views", "Weights", "Worth", "alike", "all_finite",
+    "announce_rounding", "archive", "cache_folder", "cholesky", "content_at", "distribution", "errors",
+    "facts_table", "follow", "forwarded", "lock", "native", "new_values", "path_of", "plain", "put_back",
+    "read_contexts", "read_rounds", "refusal", "replacing", "restore", "ridge_solution", "rule_of", "sample_arms",
+    "set_life", "set_rule", "slot_rewards", "split_mix", "state_of", "summing_to_one", "t_quantile", "with_worth",
+    "worth_from", "write_file",
 ]  # fmt: skip

@@ -152,26 +152,52 @@ class FramePolicy:
         """Return what the policy inside decides on; see `FrameTables.contexts`."""
         return self.tables.contexts(users, items)
 
-    def select(self, users: Any = None, items: Any = None, mask: Any = None, *, until_due: bool = False) -> Decision:
+    def select(
+        self,
+        users: Any = None,
+        items: Any = None,
+        mask: Any = None,
+        *,
+        worth: Any = None,
+        slots: int | None = None,
+        user: str | None = None,
+        until_due: bool = False,
+    ) -> Decision:
         """Decide one round, or n under the same version; `decision.arm` is the place of the chosen item or arm.
 
-        `users` and `items` are those of `contexts`, and the rest is that of `Policy.select`.
+        `users` and `items` are those of `contexts`, and the rest is that of `Policy.select`. A worth may name
+        columns of items, also such as are not read: "price", or `Worth(gain="margin", cost="freight")`; or have numbers
+        by the names of arms.
+
+        >>> from rarely import LinUCB
+        >>> items = [{"name": "tea", "price": 3.0}, {"name": "rum", "price": 9.0}]
+        >>> policy = FramePolicy.fit(LinUCB, items=items, key="name")
+        >>> items[policy.select(items=items, worth="price").arm]["name"]
+        'rum'
         """
-        return self.policy.select(self.contexts(users, items), mask, until_due=until_due)
+        worth = None if worth is None else self.tables.worth(worth, items)
+        return self.policy.select(
+            self.contexts(users, items), mask, worth=worth, slots=slots, user=user, until_due=until_due
+        )
 
     def score(self, users: Any = None, items: Any = None, mask: Any = None) -> Scores:
         """Return each arm's mean and bonus, without recording a decision."""
         return self.policy.score(self.contexts(users, items), mask)
 
-    def probabilities(self, users: Any = None, items: Any = None, mask: Any = None) -> Array:
+    def probabilities(
+        self, users: Any = None, items: Any = None, mask: Any = None, *, worth: Any = None, **options: Any
+    ) -> Array:
         """Return the probability of every arm, without recording a decision."""
-        return self.policy.probabilities(self.contexts(users, items), mask)
+        worth = None if worth is None else self.tables.worth(worth, items)
+        return self.policy.probabilities(self.contexts(users, items), mask, worth=worth, **options)
 
     def explain(self, users: Any = None, items: Any = None, *, arm: int | Decision) -> tuple[ColumnEffect, ...]:
         """Return what each column contributes to the mean and the bonus of one arm, or of a decision's, largest first.
 
-        An effect is the difference to the average of the sample in that column; effects need not add up.
+        An effect is the difference to the average of the sample in that column; effects need not add up. Of a decision
+        with a worth they are in worth: u times the mean's and |u| times the bonus's.
         """
+        gain = arm.worth.gain[arm.arm] if isinstance(arm, Decision) and arm.worth is not None else 1.0
         chosen: Any = arm.arm if isinstance(arm, Decision) else arm
         check_whole("arm", chosen, 0)
         tables = self.tables
@@ -189,7 +215,7 @@ class FramePolicy:
                 variants.append(tables.placed(*((other, features) if table == "users" else (rows, other))))
         rounds = np.stack([contexts[chosen : chosen + 1] for contexts in variants])
         scores = self.policy.score(rounds.view(type(variants[0])))
-        mean, bonus = (values[0, 0] - values[1:, 0] for values in scores)
+        mean, bonus = (u * (values[0, 0] - values[1:, 0]) for u, values in zip((gain, abs(gain)), scores, strict=True))
         effects = map(ColumnEffect, names[1:], mean.tolist(), bonus.tolist())
         return tuple(sorted(effects, key=lambda effect: -abs(effect.mean)))
 
@@ -208,6 +234,10 @@ class FramePolicy:
 
     def __copy__(self) -> FramePolicy:
         return copy.deepcopy(self)
+
+    def under(self, *limits: Any, **named: Any) -> FramePolicy:
+        """Return a copy that keeps to a `Ceiling`, to `Shares`, or to both; see `Policy.under`."""
+        return FramePolicy(self.policy.under(*limits, **named), self.tables)
 
     def with_covariance(self, *args: Any, **settings: Any) -> FramePolicy:
         """Return a copy whose Z has another form; see `Policy.with_covariance`."""

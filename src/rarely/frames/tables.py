@@ -8,6 +8,7 @@ items             a round is K items, and nothing is known about the user
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely.extend import ArmBlocks, Array
-from rarely.extend.checks import InvalidContexts, InvalidInput, shown
-from rarely.extend.provisional import Layout
-from rarely.frames.columns import plain_of, read_table
+from rarely.extend.checks import InvalidContexts, InvalidInput, InvalidWorth, read_real, shown
+from rarely.extend.provisional import Layout, worth_from
+from rarely.frames.columns import is_gap, plain_of, read_table
 from rarely.frames.encoder import FrameEncoder
 
 
@@ -135,6 +136,18 @@ class FrameTables:
         """Return the contexts that numbers of users and items make."""
         return np.atleast_2d(features) if self.blocks is None else self.blocks(rows, features)
 
+    def worth(self, worth: Any, items: Any) -> Any:
+        """Return a worth with numbers in the place of columns of items that it names; a list of items has a list."""
+        asked = worth_from(worth).of_arms(self.arms)
+        named = {name: value for name in asked.__slots__ if isinstance(value := getattr(asked, name), str)}
+        if not named:
+            return asked
+        if items is None or isinstance(items, np.ndarray):
+            raise InvalidWorth(f"{next(iter(named.values()))!r} must be a column of items, which came without columns.")
+        if isinstance(items, list | tuple) and not all(isinstance(item, dict) for item in items):
+            return replace(asked, **{name: [_worths(each, value) for each in items] for name, value in named.items()})
+        return replace(asked, **{name: _worths(items, value) for name, value in named.items()})
+
     # --- rounds on record: what came, as JSON, and the numbers that it became
 
     def asked(self, sent: Any) -> TableRound:
@@ -199,6 +212,21 @@ class FrameTables:
         """Return the tables that `describe` described."""
         users, items = (saved[n] and FrameEncoder.from_description(saved[n]) for n in ("users", "items"))
         return cls(users, items, saved["arms"], saved["layout"], saved["key"])
+
+
+def _worths(items: Any, column: str) -> Array:
+    """Return a column of items as numbers."""
+    columns = read_table(items, "items").columns
+    if column not in columns:
+        raise InvalidWorth(f"items must have the column {column!r} of a worth; the columns are {', '.join(columns)}.")
+    values = [math.nan if is_gap(value) else value for value in columns[column]]
+    numbers = read_real(values, f"column {column!r} of items", InvalidWorth)
+    if np.isnan(numbers).any():
+        row = int(np.isnan(numbers).argmax())
+        raise InvalidWorth(
+            f"column {column!r} of items must have a number for a worth in each row; row {row} has none."
+        )
+    return numbers
 
 
 def plain_rows(table: Any, what: str) -> list[dict[str, Any]]:

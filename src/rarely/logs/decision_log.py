@@ -31,6 +31,7 @@ from rarely.extend.checks import (
     InvalidContexts,
     InvalidInput,
     InvalidReward,
+    InvalidWorth,
     UnknownRound,
     WrongDecision,
     check_whole,
@@ -40,7 +41,18 @@ from rarely.extend.checks import (
     read_whole,
     shown,
 )
-from rarely.extend.provisional import LOGGED, GrowableArray, OpenContexts, new_values, read_rounds
+from rarely.extend.provisional import (
+    LOGGED,
+    GrowableArray,
+    OpenContexts,
+    RoundContexts,
+    Worth,
+    new_values,
+    read_rounds,
+    slot_rewards,
+    with_worth,
+    worth_from,
+)
 from rarely.logs.tables import Columns, InvalidLog, Remark, Role, open_table, read_columns
 
 UNKNOWN = -1
@@ -70,7 +82,8 @@ class DecisionLog:
     outcomes
         What the reward of a round was combined of, by round, where a study has outcomes.
     held_out
-        The rounds that a lot decided, as `Decision.held_out` says. Files do not hold it, `outcomes` or `overrides`.
+        The rounds that a lot decided, as `Decision.held_out` says. Files do not hold it, `outcomes`, `overrides` or
+        `worth`.
     ids
         The entries of the column `id` of a table that was read, one for each round; else ().
     remarks
@@ -118,6 +131,7 @@ class DecisionLog:
         arm_count: int | None = None,
         names: Sequence[str] = (),
         arm_names: Sequence[str] = (),
+        slates: Any = None,
     ) -> DecisionLog:
         """Make a log of decisions that something else made: rounds 1 … n in the order of time, all of version −1.
 
@@ -146,6 +160,8 @@ class DecisionLog:
             (n, K): which arms were available; K, with rows alone.
         names, arm_names
             Of the columns, and of the arms.
+        slates
+            (n,): rows with the same number are the slots of one slate, in their order.
 
         Examples
         --------
@@ -175,6 +191,13 @@ class DecisionLog:
         columns: dict[str, Any] = {"rounds": numbers, "arms": picked, "propensities": chosen, "contexts": arm_contexts}
         columns |= {"versions": np.full(count, LOGGED), "shared": None if rows is None else _read_rows(rows, count)}
         log._state = log._state.with_rounds(width, present, chances, columns)
+        if slates is not None:
+            first = np.unique(read_array(slates, "slates", InvalidLog), return_index=True, return_inverse=True)[1:]
+            if first[1].shape != (count,):
+                raise InvalidLog(f"slates must be one number for each of {count} rounds; got {np.shape(slates)}.")
+            marks = _whole()
+            marks.append(numbers[first[0]][first[1]])
+            log._state = replace(log._state, slates=marks)
         log._table, log.names, log.arm_names = table, names, arm_names
         if values is not None and (rewarded := ~np.isnan(values)).any():
             log.observe(rounds=numbers[rewarded], rewards=values[rewarded])
@@ -314,6 +337,7 @@ class DecisionLog:
         if len(self) and (state.contexts is None or self._table is not None):
             raise InvalidLog("a log of rows alone, or of every arm's rewards, takes no decision; record it in another.")
         present = ~np.isnan(several.means)
+        contexts = _of_slots(contexts, several)
         offered = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
         self._check_new(several.rounds)
         chosen = check_probabilities(several.arms, several.probabilities, several.rounds, present, unknown=unknown)
@@ -323,11 +347,19 @@ class DecisionLog:
         if len(self) and (rows is None) != (wanted is None):
             raise InvalidLog("rows must come with every decision of a log, or with none.")
         columns["shared"] = None if rows is None else _read_rows(rows, len(present), wanted)
+        if several.worth is not None or state.worths is not None:
+            given = Worth() if several.worth is None else several.worth
+            each = (np.broadcast_to(np.atleast_2d(column), present.shape) for column in (given.gain, given.cost))
+            columns["worths"] = np.column_stack([column[present] for column in each])
+        if several.slate is not None or state.slates is not None:
+            columns["slates"] = several.rounds if several.slate is None else np.atleast_1d(several.slate)
         after = state.with_rounds(present.shape[1], present, several.probabilities, columns)
         lot = () if several.held_out is None else several.rounds[np.atleast_1d(several.held_out)].tolist()
         self._state, self.held_out = after, self.held_out.union(lot)
 
-    def observe(self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None) -> None:
+    def observe(
+        self, decision: Decision | None = None, rewards: Any = None, *, rounds: Any = None, seen: int | None = None
+    ) -> None:
         """Record rewards: of a decision, whole or sliced; now, later, in any order.
 
         Raises `WrongDecision` if the decision is not the one on record, `UnknownRound` if a round is not recorded, and
@@ -342,7 +374,10 @@ class DecisionLog:
         rounds
             Numbers of recorded rounds, where the decision no longer exists. From a number alone the log cannot know
             whether the reward belongs to what is on record.
+        seen
+            As in `Policy.observe`, for slates.
         """
+        decision, rewards = slot_rewards(decision, rewards, seen)
         numbers = _read_numbers(decision, rounds)
         if rewards is None:
             raise InvalidReward("observe needs rewards, one number for each round; got none.")
@@ -431,6 +466,50 @@ class DecisionLog:
         """(n, r): what the arms of a round share, if it was recorded."""
         return None if self._state.shared is None else self._state.shared.view.copy()
 
+    @property
+    def slates(self) -> IntArray | None:
+        """(n,): the round of the first slot of the slate that each round is a slot of; None without slates."""
+        return None if self._state.slates is None else self._state.slates.view.copy()
+
+    @property
+    def worth(self) -> Worth | None:
+        """What outcomes were worth when they were decided, (n, K); None where no decision said so."""
+        if self._state.worths is None:
+            return None
+        return Worth(
+            *(self._padded(column, usual) for column, usual in zip(self._state.worths.view.T, (1.0, 0.0), strict=True))
+        )
+
+    def valued(self, worth: Any = None) -> DecisionLog:
+        """Return the log with rewards in worth: what each outcome was worth, or is with another `worth` of (n, K).
+
+        Estimates from it are in worth. A `Policy` that is judged decides by the same worth.
+
+        >>> from rarely import LinUCB, Mixture, Worth
+        >>> policy, log = LinUCB(dim=1, exploration=Mixture(0.5), seed=0), DecisionLog()
+        >>> decision = policy.select([[1.0], [2.0]], worth=Worth([3.0, 9.0], cost=1.0))
+        >>> log.record([[1.0], [2.0]], decision)
+        >>> log.observe(decision, 1.0)
+        >>> int(log.arms[0]), log.valued().rewards, log.valued(Worth(5.0)).rewards
+        (1, array([8.]), array([5.]))
+        """
+        asked = self.worth if worth is None else worth_from(worth)
+        if asked is None:
+            raise InvalidWorth("no decision of this log has a worth; give one, such as valued(Worth(gain=prices)).")
+        if self._table is not None or not self._state.stores_arms:
+            raise InvalidLog("a log of rows alone, or of every arm's rewards, has no place for a worth.")
+        present, other = self.present, copy.copy(self)
+        read = with_worth(RoundContexts(np.empty((*present.shape, 0)), present, 1, single=False), asked).worth
+        worths = np.column_stack([read.gain[present], read.cost[present]])
+        grown = GrowableArray(2)
+        grown.append(worths)
+        chosen, picked = self.arms != UNKNOWN, np.maximum(self.arms, 0)
+        rows, rewards = np.arange(len(self)), other._state.rewards.fork()
+        valued = np.where(chosen, read[rows, picked].of(self.rewards), np.nan)
+        rewards.view[:] = valued
+        other._state = replace(other._state, worths=grown, rewards=rewards)
+        return other
+
     def known_rewards(self) -> tuple[IntArray, IntArray, Array]:
         """Return the places, the arms and the values of all rewards that are known, in the order of the places."""
         if self._table is not None:
@@ -514,10 +593,14 @@ class LogState:
     """(N, d); None before the first round, and of a log of rows alone."""
     shared: GrowableArray | None = None
     """(n, r); None if no rows are recorded."""
+    worths: GrowableArray | None = None
+    """(N, 2): gain and cost of that arm; None where no decision had a worth."""
     width: int = 0
     """The most arms of any round."""
     rewards: GrowableArray = field(default_factory=_real)
     """(n,): NaN where none is in."""
+    slates: GrowableArray | None = None
+    """(n,): the round of the first slot of its slate; None where no round is a slot."""
     places: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -542,6 +625,12 @@ class LogState:
         if not start:
             first = {name: columns[name] for name in ("contexts", "shared") if columns[name] is not None}
             forks |= {name: GrowableArray(rows.shape[1]) for name, rows in first.items()}
+        if self.worths is None and columns.get("worths") is not None:
+            forks["worths"] = GrowableArray(2)
+            forks["worths"].append(np.tile((1.0, 0.0), (len(self.owners), 1)))
+        if self.slates is None and columns.get("slates") is not None:
+            forks["slates"] = _whole()
+            forks["slates"].append(self.rounds.view)
         state = replace(self, **forks, width=max(self.width, width))
         new = columns | {"rewards": np.full(len(rounds), np.nan)}
         if present is not None and chances is not None:
@@ -747,6 +836,16 @@ def _read_contexts(contexts: Any, present: BoolArray, dim: int | None) -> Array:
         rounds = read_rounds(contexts, present[0] if rounds.single else present, rounds.given[0].shape[-1])
     (part,) = rounds.parts(lambda: len(present))
     return part.rows
+
+
+def _of_slots(contexts: Any, decision: Decision) -> Any:
+    """Return the contexts of a slate's slots, given those of the slate once."""
+    slots = 1 if decision.slate is None else int((np.atleast_1d(decision.slate) == decision.rounds[0]).sum())
+    if slots == 1 or callable(contexts) or (isinstance(contexts, list) and np.ndim(contexts[0]) == 2):
+        return contexts
+    array = np.asarray(contexts)
+    each = array[None] if array.ndim == 2 else array
+    return contexts if len(each) == len(decision.rounds) else np.repeat(each, slots, axis=0)
 
 
 def _last_axis(contexts: Any) -> int:

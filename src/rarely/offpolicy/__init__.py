@@ -13,9 +13,10 @@ from rarely.offpolicy.estimates import (
     snips,
 )
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified
+from rarely.offpolicy.slates import slates
 
 __all__ = [
     "DecisionLog", "Estimate", "Evaluation", "InvalidLog", "InvalidTarget", "NotIdentified", "ParquetUnavailable",
-    "Ridge", "against_holdout", "bandit_feedback", "difference", "dr", "evaluate", "ips", "read_log", "snips",
+    "Ridge", "against_holdout", "bandit_feedback", "difference", "dr", "evaluate", "ips", "read_log", "slates", "snips",
     "write_log",
 ]  # fmt: skip

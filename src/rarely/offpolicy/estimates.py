@@ -470,6 +470,11 @@ def _note_on_target(sample: Sample, name: str = "target", *, spread: bool = Fals
     return " ".join(said)
 
 
+def notes_on(weights: Array) -> tuple[float, str]:
+    """Return the effective rounds of weights, and what to know if they are few."""
+    return effective(weights), _note_on_weights(weights)
+
+
 def _note_on_weights(weights: Array) -> str:
     """Say if the effective rounds are too few for a normal interval."""
     rounds = effective(np.abs(weights))

@@ -83,27 +83,9 @@ class Sample:
         theirs = log
         if isinstance(target, FramePolicy):
             target, theirs = target.policy, by_tables(target.tables, log)
-        arms, chances = log.arms[places], read_target(target, theirs, places)
-        logging = probabilities_of(log, places)
-        unseen = np.argwhere((chances > NEGLIGIBLE) & (logging == 0))
-        if len(unseen):
-            i, arm = unseen[0]
-            raise NotIdentified(
-                "the log must have been able to choose whatever the target would; in round "
-                f"{log.rounds[places[i]]} the target chooses arm {arm} with probability {chances[i, arm]}, the log "
-                "with 0. Log with an exploration, such as Mixture(0.05), or judge a target that stays within its arms."
-            )
-        each = np.arange(len(places))
+        arms, chances, logging, weights = compared(log, target, theirs, places)
         with np.errstate(over="ignore"):
-            weights = chances[each, arms] / logging[each, arms]
-            size = len(weights) * float(np.square(weights).sum())
             squares = np.divide(np.square(chances), logging, out=np.zeros_like(chances), where=logging != 0).sum(axis=1)
-        if not math.isfinite(size):
-            i = weights.argmax()
-            raise InvalidLog(
-                "the probability of a chosen arm must be so large that the square of its weight is a number; that of "
-                f"round {log.rounds[places[i]]} is {logging[i, arms[i]]}. Correct it, or leave the round out."
-            )
         learned = rounds_learned_from(target, theirs, places) if isinstance(target, Policy) else 0
         return cls(places, arms, log.rewards[places], chances, weights, learned, float(squares.mean()) - 1)
 
@@ -127,6 +109,36 @@ class Sample:
 # --- the target
 
 
+def compared(
+    log: DecisionLog, target: Target, theirs: DecisionLog, places: IntArray
+) -> tuple[IntArray, Array, Array, Array]:
+    """Return arms, the target's and the log's probabilities and the weights of rounds; `theirs` is what it decides on.
+
+    Raises NotIdentified if the log could not choose what the target would.
+    """
+    arms, chances = log.arms[places], read_target(target, theirs, places)
+    logging = probabilities_of(log, places)
+    unseen = np.argwhere((chances > NEGLIGIBLE) & (logging == 0))
+    if len(unseen):
+        i, arm = unseen[0]
+        raise NotIdentified(
+            "the log must have been able to choose whatever the target would; in round "
+            f"{log.rounds[places[i]]} the target chooses arm {arm} with probability {chances[i, arm]}, the log "
+            "with 0. Log with an exploration, such as Mixture(0.05), or judge a target that stays within its arms."
+        )
+    each = np.arange(len(places))
+    with np.errstate(over="ignore"):
+        weights = chances[each, arms] / logging[each, arms]
+        size = len(weights) * float(np.square(weights).sum())
+    if not math.isfinite(size):
+        i = weights.argmax()
+        raise InvalidLog(
+            "the probability of a chosen arm must be so large that the square of its weight is a number; that of "
+            f"round {log.rounds[places[i]]} is {logging[i, arms[i]]}. Correct it, or leave the round out."
+        )
+    return arms, chances, logging, weights
+
+
 def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
     """Return (m, K): the target's probabilities in the rounds of a log that lie at `places`.
 
@@ -140,7 +152,9 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
     """
     present, tied = log.present, isinstance(target, Mapping)
     if isinstance(target, Policy):
-        return target.probabilities(log.contexts[places], mask=present[places])
+        worth = log.worth
+        worth = None if worth is None else worth[places]
+        return target.probabilities(log.contexts[places], mask=present[places], worth=worth)
     array = _as_array(tied_to_rounds(target, log) if tied else target, present.shape)
     if not tied:
         _check_order(array, log)

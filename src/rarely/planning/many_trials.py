@@ -21,13 +21,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from rarely.extend import ArmScores, Array, BoolArray, IntArray, Thompson
+from rarely.extend import ArmScores, Array, BoolArray, FixedShares, IntArray, Thompson
 from rarely.extend.provisional import sample_arms
 from rarely.offpolicy.estimates import stages
 from rarely.study.effects import MEMORY, Summary
 from rarely.study.looks import Cut
 from rarely.study.plan import AnalysisPlan
-from rarely.study.trial import LimitedRule
 
 Rule = Literal["LinTS", "equal", "thall-wathen", "square-root"]
 
@@ -89,7 +88,7 @@ def _chances(
     else:
         free = Thompson().probabilities(ArmScores(*_posterior(counts, heard, sums)))
     if rule == "LinTS":
-        return LimitedRule(Thompson(), least).probabilities(ArmScores(*_posterior(counts, heard, sums)))
+        return FixedShares(Thompson(), least).probabilities(ArmScores(*_posterior(counts, heard, sums)))
     free = free ** (share / 2) if rule == "thall-wathen" else free
     return np.asarray(least + (1 - least * count) * free / free.sum(axis=1, keepdims=True))
 

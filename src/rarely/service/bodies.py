@@ -86,6 +86,18 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+Worths = FiniteFloat | Id | Numbers | dict[str, FiniteFloat]
+"""One number, the name of a column of items, a number for each arm, or numbers by the names of arms."""
+
+
+class WorthBody(RequestBody):
+    """What outcomes are worth: gain times outcome, less cost."""
+
+    gain: Worths = 1.0
+    cost: Worths = 0.0
+    spends: Worths | None = None
+
+
 class DecideRequest(RequestBody):
     """A request for one decision."""
 
@@ -98,6 +110,11 @@ class DecideRequest(RequestBody):
     items: list[Row] | None = Field(None, description="Rows of the items to choose among, by columns.")
     id: Id | None = Field(None, description="The same id and contexts get the same answer; null makes a new id.")
     available: list[str | int] | None = Field(None, description="Names or indices of the available arms.")
+    worth: Worths | WorthBody | None = Field(
+        None, description="What outcomes are worth: its gain alone, or gain and cost."
+    )
+
+    slots: int | None = Field(None, ge=1, description="How many arms are shown, in order: a slate.")
 
     @model_validator(mode="after")
     def _asks_in_one_way(self) -> DecideRequest:
@@ -125,7 +142,10 @@ class RewardRequest(RequestBody):
     """The reward of a decision."""
 
     id: Id
-    reward: FiniteFloat | dict[str, FiniteFloat] = Field(description="A number, or outcomes by name.")
+    reward: FiniteFloat | dict[str, FiniteFloat] | list[FiniteFloat] = Field(
+        description="A number, outcomes by name, or the rewards of a slate's slots."
+    )
+    seen: int | None = Field(None, ge=0, description="The last slot of a slate that was seen; null for all.")
     key: Id | None = Field(None, description="Which of several rewards of the decision it is.")
     arm: str | int | None = Field(None, description="The arm that a person gave instead of the one decided.")
     reason: Reason = ""
@@ -169,16 +189,25 @@ class ProblemBody(BaseModel):
     detail: str
 
 
+class SlateBody(BaseModel):
+    """An answer, or a receipt, for each slot of a slate."""
+
+    slots: list[Answer | Receipt]
+
+
 class AnswersBody(BaseModel):
     """An answer or a problem for each request, in order."""
 
-    answers: list[Answer | ProblemBody]
+    answers: list[Answer | SlateBody | ProblemBody]
 
 
 class ReceiptsBody(BaseModel):
     """A receipt or a problem for each reward, in order."""
 
-    receipts: list[Receipt | ProblemBody]
+    receipts: list[Receipt | SlateBody | ProblemBody]
+
+
+DECIDED, REWARDED = (SlateBody, AnswersBody), (SlateBody, ReceiptsBody)
 
 
 class OutcomeBody(BaseModel):

@@ -134,17 +134,17 @@ class Api:
 
     # --- decisions and rewards
 
-    @route("POST", f"{STUDY}/decide", "decide", (DecideRequest, bodies.DecideRequests), (Answer, bodies.AnswersBody))
+    @route("POST", f"{STUDY}/decide", "decide", (DecideRequest, bodies.DecideRequests), (Answer, *bodies.DECIDED))
     async def decide(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
         """Decide one request, or many in one commit; each id is decided once."""
         requests = [self._request(each, name_of(key)) for each in getattr(body, "requests", [body])]
         return await self._submit(study, requests, "answers" if hasattr(body, "requests") else "")
 
-    @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, bodies.RewardRequests), (Receipt, bodies.ReceiptsBody))
+    @route("POST", f"{STUDY}/reward", "reward", (RewardRequest, bodies.RewardRequests), (Receipt, *bodies.REWARDED))
     async def reward(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
         """Record one reward, or many in one commit; repeating it changes nothing."""
-        rewards = getattr(body, "rewards", [body])
-        tells = [Tell(each.id, each.reward, each.key, name_of(key), each.arm, each.reason) for each in rewards]
+        rewards, by = getattr(body, "rewards", [body]), name_of(key)
+        tells = [Tell(each.id, each.reward, each.key, by, each.arm, each.reason, each.seen) for each in rewards]
         return await self._submit(study, tells, "receipts" if hasattr(body, "rewards") else "")
 
     def _request(self, body: DecideRequest, caller: str) -> Request:
@@ -157,7 +157,8 @@ class Api:
             raise Refusal(422, detail, "InvalidContexts")
         if rows and len(set(map(len, contexts))) == 1:
             contexts = np.array(contexts, np.float64)  # the study checks an array faster than lists
-        return Request(contexts, body.id, body.available, caller)
+        worth = body.worth.model_dump() if isinstance(body.worth, BaseModel) else body.worth
+        return Request(contexts, body.id, body.available, caller, worth, body.slots)
 
     async def _submit(self, study: OpenedStudy, calls: Sequence[Call], several: str) -> Response:
         """Return what became of the calls as a list of that name, or of a single one."""

@@ -19,7 +19,7 @@ from typing import Any
 from rarely.extend.checks import check_positive, check_whole
 from rarely.service.bodies import Refusal
 from rarely.service.metrics import Meters
-from rarely.study import Answer, Receipt, Request, StudyError, Tell, UnknownStudy
+from rarely.study import Answer, Receipt, Request, Slate, StudyError, Tell, UnknownStudy
 
 LOG = logging.getLogger("rarely.service")
 LOG_PAUSE = 10.0
@@ -191,7 +191,7 @@ class Writer:
         self.refused, self.refusal = 0.0, ""
         self._meters.observe("rarely_group_size", len(calls))
         self._meters.observe("rarely_commit_seconds", time.perf_counter() - begun)
-        for result in results:
+        for result in (one for each in results for one in (each if isinstance(each, Slate) else [each])):
             told = f"reward {result.status}" if isinstance(result, Receipt) else "error"
             self._meters.count("rarely_answers_total", kind="decision" if isinstance(result, Answer) else told)
         rest = iter(results)

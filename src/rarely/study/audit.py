@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -371,13 +371,17 @@ def records(session: Session, last: int | None = None, first: int = 0) -> Iterat
 
 def log_of(session: Session, decisions: Iterable[DecisionRecord], last: int, first: int = 0) -> DecisionLog:
     """Return contexts, arms, probabilities, versions and rewards of decisions after `first`, as of event `last`."""
-    log, rounds = DecisionLog(), set()
+    log, rounds, decisions = DecisionLog(), set(), [*decisions]
+    slates = any(record.question.slot is not None for record in decisions)
     for record in decisions:
-        contexts, _ = block_of([record.question], session.settings)
+        contexts, worth = block_of([record.question], session.settings)[0], record.question.worth
         shared = None if session.settings.blocks is None else record.question.numbers
         answer, chances = record.answer, record.padded(record.probabilities, 0.0)
         means, bonuses = (record.padded(values, np.nan) for values in (record.means, record.bonuses))
         decision = Decision(answer.index, means, bonuses, answer.version, answer.round, chances, "", record.held_out)
+        slot = record.question.slot
+        slate = answer.round if slot is None else answer.round - slot[1] + 1
+        decision = replace(decision, worth=worth, slate=slate if slates else None)
         log.record(np.asarray(contexts[0]), decision, rows=shared)
         rounds.add(answer.round)
     rewards = {round: reward for round, reward in rewards_to_learn(session, first, last).items() if round in rounds}

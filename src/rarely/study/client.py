@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import asdict
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
@@ -31,15 +32,15 @@ import numpy as np
 from rarely.errors import InvalidContexts, InvalidInput, RarelyError
 from rarely.extend.checks import check_positive, check_whole, is_whole, named_arguments, shown
 from rarely.extend.provisional import errors as core_errors
-from rarely.extend.provisional import path_of, replacing
+from rarely.extend.provisional import path_of, replacing, worth_from
 from rarely.frames.tables import plain_rows
 from rarely.study import errors as study_errors
 from rarely.study.deadlines import Connection, SecureConnection, left
-from rarely.study.decision import Answer, Request, Requests
+from rarely.study.decision import Answer, Request, Requests, Slate
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule
-from rarely.study.tell import FALLBACK, Receipt, Tell, Tells, read_tell
+from rarely.study.tell import FALLBACK, Receipt, Tell, Tells, read_tell, slots_of
 
 RETRIED = (429, 502, 503, 504)
 """HTTP statuses after which a request is retried."""
@@ -186,9 +187,19 @@ class Client:
 
     # --- methods of a study
 
-    def ask(self, contexts: Any, id: str | None = None, *, available: Any = None) -> Answer:
+    def ask(
+        self,
+        contexts: Any,
+        id: str | None = None,
+        *,
+        available: Any = None,
+        worth: Any = None,
+        slots: int | None = None,
+    ) -> Any:
         """Decide, once for each id; see `Study.ask`."""
-        body = _request_body(Request(contexts, id, available))
+        body = _request_body(Request(contexts, id, available, worth=worth, slots=slots))
+        if slots is not None:
+            return _answered(self._send("POST", "decide", body, has="slots"))
         if body["id"] not in self._asked:
             try:
                 told = self._ask_together(body) if self._gather else None
@@ -241,14 +252,30 @@ class Client:
         """Decide many requests in one commit; an error takes the place of the answer of a refused one."""
         bodies = [_request_body(Request(*request)) for request in requests]
         answers = self._send("POST", "decide", {"requests": bodies}, has="answers")["answers"] if bodies else []
-        return [Answer(**each) if "arm" in each else _error_of(each) for each in answers]
+        return [_answered(each) for each in answers]
 
-    def tell(self, id: str, reward: Any, *, key: str | None = None, arm: Any = None, reason: str = "") -> Receipt:
+    def tell(
+        self,
+        id: str,
+        reward: Any,
+        *,
+        key: str | None = None,
+        arm: Any = None,
+        reason: str = "",
+        seen: int | None = None,
+    ) -> Any:
         """Record a reward; see `Study.tell`.
 
         With a spool an undeliverable reward is kept in it, and the receipt has the status "spooled".
         """
-        receipt = self.tell_many([Tell(id, reward, key, arm=arm, reason=reason)])[0]
+        tells = slots_of(Tell(id, reward, key, arm=arm, reason=reason, seen=seen))
+        if isinstance(tells, Slate):
+            receipts = self.tell_many(tells)
+            for each in receipts:
+                if isinstance(each, RarelyError):
+                    raise each
+            return Slate(receipts)
+        receipt = self.tell_many([tells])[0]
         if isinstance(receipt, RarelyError):
             raise receipt
         return receipt
@@ -478,13 +505,30 @@ def _request_body(request: Request) -> dict[str, Any]:
     elif isinstance(contexts, Mapping):
         contexts = {name: each.tolist() if hasattr(each, "tolist") else each for name, each in contexts.items()}
     body = {"id": new_id() if request.id is None else check_id(request.id), "contexts": contexts}
-    return body if available is None else body | {"available": list(available)}
+    body |= {} if available is None else {"available": list(available)}
+    body |= {} if request.slots is None else {"slots": request.slots}
+    return body if request.worth is None else body | {"worth": _plain_worth(request.worth)}
+
+
+def _plain_worth(worth: Any) -> dict[str, Any]:
+    """Return what is said of a worth as JSON."""
+    asked = asdict(worth_from(worth))
+    return {
+        name: each.tolist() if hasattr(each, "tolist") else each for name, each in asked.items() if each is not None
+    }
 
 
 def _are_numbers(contexts: Mapping[str, Any]) -> bool:
     """Return whether these are contexts of arms that are called "user" or "items"."""
     lists = all(isinstance(each, list | tuple | np.ndarray) and len(each) for each in contexts.values())
     return lists and not any(isinstance(each[0], Mapping) for each in contexts.values())
+
+
+def _answered(said: dict[str, Any]) -> Any:
+    """Return an answer, a slate of answers or an error."""
+    if "slots" in said:
+        return Slate(_answered(each) for each in said["slots"])
+    return Answer(**said) if "arm" in said else _error_of(said)
 
 
 def _tell_body(tell: Tell) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """A decision from request to record: `Request` → `Question` (checked) → `Answer`, and `DecisionRecord`, all of it.
 
 body    everything but the numbers, as canonical JSON
-data    contexts of the available arms (N·d numbers, or the r of a row), then N means, bonuses and probabilities
+data    contexts of the available arms (N·d numbers, or the r of a row), then N means, bonuses and probabilities; with a
+        worth, its N gains and costs
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ import numpy as np
 from rarely import Decision
 from rarely.errors import InvalidContexts
 from rarely.extend import Array, BoolArray, Described
-from rarely.extend.checks import read_real, shown
+from rarely.extend.checks import InvalidSlate, check_whole, read_real, shown
+from rarely.extend.provisional import RoundContexts, Worth, with_worth, worth_from
 from rarely.frames.tables import TableRound
 from rarely.study.errors import BrokenStudy
 from rarely.study.events import (
@@ -52,6 +54,10 @@ class Request(NamedTuple):
     available: Any = None
     actor: str = ""
     """Who asks; if empty, the actor of the call."""
+    worth: Any = None
+    """What outcomes are worth; see `Study.ask`."""
+    slots: int | None = None
+    """How many arms are shown."""
 
 
 Requests = Iterable[Request | tuple[Any, ...]]
@@ -71,6 +77,56 @@ class Question:
     actor: str = ""
     table: TableRound | None = None
     """What came by columns."""
+    worth: Worth | None = None
+    """(K,): what outcomes are worth; None for as they are."""
+    slots: int = 0
+    """How many slots are to be filled; 0 for a single arm."""
+    slot: tuple[str, int, int] | None = None
+    """The id of the slate, its slot from 1 on, and how many there are; None for a decision that is no slot."""
+
+    @property
+    def by_arm(self) -> bool:
+        """Whether the numbers are a row for each available arm."""
+        return self.table is None and self.numbers.ndim == 2
+
+    def without(self, closed: Sequence[int]) -> Question:
+        """Return the question without some of its arms."""
+        kept = self.present.copy()
+        kept[list(closed)] = False
+        numbers = self.numbers[kept[self.present]] if self.by_arm else self.numbers
+        return replace(self, present=kept, numbers=numbers)
+
+    def at(self, slot: int, above: Sequence[int]) -> Question:
+        """Return what is asked in a slot, counted from 1, below these arms."""
+        mark, place = (self.id, slot, self.slots), canonical([slot, self.slots, list(above)])
+        hash = digest(self.hash, place)
+        return replace(self.without(above), id=slot_id(self.id, slot), hash=hash, slots=0, slot=mark)
+
+
+def slot_id(id: str, slot: int) -> str:
+    """Return the id of a slate's slot, counted from 1, which is a decision of its own."""
+    return check_id(f"{id}#{slot}")
+
+
+class Slate(tuple[Any, ...]):
+    """The answers to a slate's slots, or the receipts of their rewards, in order.
+
+    Examples
+    --------
+    >>> from rarely import LinUCB
+    >>> from rarely.study import Study
+    >>> study = Study.create("memory://example-slate", "songs", policy=LinUCB(dim=1, seed=0))
+    >>> [answer.arm for answer in study.ask([[1.0], [3.0], [2.0]], id="visit-1", slots=2)]
+    [1, 0]
+    >>> [receipt.id for receipt in study.tell("visit-1", [0.0, 1.0], seen=2)]
+    ['visit-1#1', 'visit-1#2']
+    """
+
+    __slots__ = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the slots as JSON."""
+        return {"slots": [each.describe() for each in self]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +213,12 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         present = _present(request.available, settings.blocks.arms, settings.arms)
     else:
         numbers, present = _contexts(request, settings, dim)
+    worth = None
+    if request.worth is not None:
+        worth, open_arms = _worth(request.worth, present, settings, table)
+        if settings.tables is None and settings.blocks is None:  # else the numbers are not by arm
+            numbers = numbers[open_arms[present]]
+        present = open_arms
     if not np.isfinite(numbers).all():
         raise InvalidContexts("contexts must be finite; leave out an unavailable arm with available, and fill in gaps.")
     if not present.any():
@@ -165,7 +227,30 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
     hash = digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers))
     if table is not None:  # other text may become the same numbers
         hash = digest(canonical([table.sent, np.flatnonzero(present)]))
-    return Question(id, numbers, present, hash, check_text(request.actor, "actor"), table)
+    if worth is not None:
+        hash = digest(hash, canonical(worth.describe()))
+    if request.slots is not None:
+        check_whole("slots", request.slots, 1, InvalidSlate)
+        if request.slots > present.sum():
+            there = int(present.sum())
+            raise InvalidSlate(f"a slate must have at most as many slots as arms, {there}; got {request.slots}.")
+        slot_id(id, request.slots)
+    slots = int(request.slots or 0)
+    return Question(id, numbers, present, hash, check_text(request.actor, "actor"), table, worth, slots)
+
+
+def _worth(
+    asked: Any, present: BoolArray, settings: StudySettings, table: TableRound | None
+) -> tuple[Worth, BoolArray]:
+    """Return the worth of a request, (K,), and which arms it leaves."""
+    if settings.tables is not None and table is not None:
+        asked = settings.tables.worth(asked, table.sent.get("items"))
+    else:
+        asked = worth_from(asked).of_arms(settings.arms or ())
+    rounds = with_worth(
+        RoundContexts(np.zeros((1, len(present), 0)), present[None], len(present), True), asked, ceiling=True
+    )
+    return rounds.worth[0], rounds.present[0]
 
 
 def _contexts(request: Request, settings: StudySettings, dim: int) -> tuple[Array, BoolArray]:
@@ -208,6 +293,14 @@ def _present(available: Any, count: int, arms: Sequence[str] | None) -> BoolArra
             raise InvalidContexts(f"available must hold names or indices of the arms ({all_arms}); got {arm!r}.")
         present[index] = True
     return present
+
+
+def asked_of(questions: Sequence[Question], settings: StudySettings) -> dict[str, Any]:
+    """Return the arguments of `Policy.select` that these questions make."""
+    contexts, mask = block_of(questions, settings)
+    widths = [len(question.present) for question in questions]
+    worth = Worth.joined([question.worth for question in questions], widths, max(widths))
+    return {"contexts": contexts, "mask": mask, "worth": worth}
 
 
 def block_of(questions: Sequence[Question], settings: StudySettings) -> tuple[Any, BoolArray | None]:
@@ -264,14 +357,27 @@ def record_of(event: Event, arms: Sequence[str] | None) -> DecisionRecord:
         there, shape = int(present.sum()), tuple(content["shape"])
         if not present[answer.index]:
             raise ValueError("the arm was not available")
-        numbers, means, bonuses, chances = unpacked(event.data, math.prod(shape), there, there, there)
-        question = Question(answer.id, numbers.reshape(shape), present, content["request"])
+        named = content.get("worth", [])
+        columns = unpacked(event.data, math.prod(shape), *[there] * (3 + len(named)))
+        numbers, means, bonuses, chances, *worths = columns
+        slot = tuple(content["slot"]) if "slot" in content else None
+        question = Question(answer.id, numbers.reshape(shape), present, content["request"], slot=slot)
+        if named:
+            question = replace(question, worth=Worth(**dict(zip(named, _spread(worths, present), strict=True))))
         if "sent" in content:
             question = replace(question, table=TableRound(content["sent"], question.numbers, len(present)))
         decided = (content["block"], content["held_out"], event.actor)
         return DecisionRecord(answer, question, means, bonuses, chances, *decided)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise BrokenStudy(f"event {event.seq} cannot be read as a decision ({error!r}). Use a backup.") from error
+
+
+def _spread(columns: Iterable[Array], present: BoolArray) -> Iterator[Array]:
+    """Yield (N,) values of the available arms as (K,) values, 0 for the others."""
+    for column in columns:
+        out = np.zeros(len(present))
+        out[present] = column
+        yield out
 
 
 def block_events(
@@ -310,7 +416,11 @@ def block_events(
             counts.update(table.unseen)
             content |= {"sent": table.sent, "unseen": dict(counts)}
             content |= {"name": table.names[arm]} if table.names else {}
-        data = packed(question.numbers, *(column[i, here] for column in columns))
+        worths = {} if question.worth is None else asdict(question.worth)
+        worths = {name: column[here] for name, column in worths.items() if column is not None}
+        content |= {"worth": [*worths]} if worths else {}
+        content |= {} if question.slot is None else {"slot": list(question.slot)}
+        data = packed(question.numbers, *(column[i, here] for column in columns), *worths.values())
         by = signed | ({"actor": question.actor} if question.actor else {})
         event = next_event(study, last, "decide", now, content, ref=question.id, data=data, **by)
         last = (event.seq, event.hash, event.time)

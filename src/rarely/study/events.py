@@ -177,6 +177,8 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "probability": lambda value: _number(value) and 0 <= value <= 1,
     "reward": _number,
     "unseen": lambda value: isinstance(value, dict) and all(map(_whole, value.values())),
+    "worth": lambda value: isinstance(value, list) and {*value} <= {"gain", "cost", "spends"},
+    "slot": lambda value: isinstance(value, list) and [*map(type, value)] == [str, int, int],
     "shape": lambda value: isinstance(value, list) and 0 < len(value) <= 2 and all(map(_whole, value)),
 }
 """What bodies of events hold, by name: whoever can write a record can compute its hashes, too."""

@@ -56,7 +56,7 @@ from rarely.extend.provisional import (
     state_of,
 )
 from rarely.study import errors
-from rarely.study.decision import Answer, DecisionRecord, Question, answer_of, block_events, block_of, record_of
+from rarely.study.decision import Answer, DecisionRecord, Question, Slate, answer_of, asked_of, block_events, record_of
 from rarely.study.errors import BrokenStudy, StudyBusy, StudyError, StudyFailed
 from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed
 from rarely.study.settings import StudySettings
@@ -165,7 +165,7 @@ class LivePolicy:
     def decide(self, stage: int, questions: Sequence[Question]) -> Decision:
         """Decide rounds of one stage."""
         self._enter(stage)
-        return self.policy.select(*block_of(questions, self._settings))
+        return self.policy.select(**asked_of(questions, self._settings))
 
     def follow(self, events: Iterable[Event], segment: Segment = lambda seq: None) -> None:
         """Take in the next events of the record, and repeat the decisions among them."""
@@ -225,10 +225,10 @@ class LivePolicy:
                 "the snapshot does not belong to this record. Use a backup."
             )
         self._enter(stage_at(self._settings.stages, first.round)[0])
-        contexts, mask = block_of([record.question for record in block], self._settings)
+        asked = asked_of([record.question for record in block], self._settings)
         arms = np.array([record.answer.index for record in block], np.int64)
         chances = np.array([record.answer.probability for record in block])
-        follow(self.policy, contexts, mask, arms, chances, ignore_running_bonuses=together)
+        follow(self.policy, arms=arms, propensities=chances, **asked, ignore_running_bonuses=together)
 
     def _enter(self, stage: int) -> None:
         """Set the rule of a stage."""
@@ -481,6 +481,12 @@ class Session:
 
         Questions that are on record are answered as before, and new ones are decided together.
         """
+        slates = {i: each for i, each in enumerate(questions) if isinstance(each, Question) and each.slots}
+        if slates:
+            rest = [each for i, each in enumerate(questions) if i not in slates]
+            found = iter(self.decide(tables, rest, signature) if rest else [])
+            done = {i: self._decide_slate(tables, each, signature) for i, each in slates.items()}
+            return [done[i] if i in done else next(found) for i in range(len(questions))]
         asked = [question for question in questions if isinstance(question, Question)]
         recorded = tables.decisions(list(dict.fromkeys(question.id for question in asked)))
         new: dict[str, Question] = {}
@@ -518,14 +524,26 @@ class Session:
             return errors.EnrolmentClosed(f"study {self.name!r} takes no further patients: its enrolment was closed.")
         if not position.closed:
             return question
-        kept = question.present.copy()
-        kept[list(position.closed)] = False
-        if not kept.any():
+        left = question.without(position.closed)
+        if not left.present.any():
             shut = ", ".join(names[arm] for arm in position.closed)
             return errors.EnrolmentClosed(f"no arm of this request is open; closed are: {shut}.")
-        if self.settings.blocks is None and self.settings.tables is None:  # else the numbers are not by arm
-            question = replace(question, numbers=question.numbers[kept[question.present]])
-        return replace(question, present=kept)
+        return left
+
+    def _decide_slate(self, tables: Tables, question: Question, signature: dict[str, str]) -> Any:
+        """Return the answers to the slots of a slate, each decided below those above it, or an error."""
+        if len(question.present) - len(self.position.closed) < question.slots:
+            return errors.EnrolmentClosed(f"fewer arms are open than the {question.slots} slots of {question.id!r}.")
+        answers: list[Answer] = []
+        for slot in range(1, question.slots + 1):
+            asked = question.at(slot, [answer.index for answer in answers])
+            answer = self.decide(tables, [asked], signature)[0]
+            if isinstance(answer, RarelyError):
+                if slot == 1:
+                    return answer
+                raise answer  # a slate is decided whole, or not at all
+            answers.append(answer)
+        return Slate(answers)
 
     def _decide_new(
         self, questions: list[Question], signature: dict[str, str], events: list[Event]

@@ -19,7 +19,7 @@ from rarely.study import audit, versions
 from rarely.study.acts import close, take_look
 from rarely.study.analysis import Analysis, analyse
 from rarely.study.audit import Replay, Status, Verification
-from rarely.study.decision import Answer, DecisionRecord, Request, Requests, read_request, record_of
+from rarely.study.decision import DecisionRecord, Request, Requests, Slate, read_request, record_of
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
 from rarely.study.export import Exported, csv_text, export
@@ -29,7 +29,7 @@ from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import open_storage
 from rarely.study.storage.erasure import delete_study
 from rarely.study.storage.upgrade import upgrade
-from rarely.study.tell import Receipt, Tell, Tells, closed_until, read_tell, receive, rewards_to_learn
+from rarely.study.tell import Tell, Tells, closed_until, read_tell, receive, rewards_to_learn, slots_of
 from rarely.study.trial import Stage
 from rarely.study.versions import Job, PublishedVersion, Trained, candidate_of, check_open, train
 
@@ -224,8 +224,16 @@ class Study:
     # --- decisions and rewards
 
     def ask(
-        self, contexts: Any, id: str | None = None, *, available: Any = None, actor: str = "", reason: str = ""
-    ) -> Answer:
+        self,
+        contexts: Any,
+        id: str | None = None,
+        *,
+        available: Any = None,
+        worth: Any = None,
+        slots: int | None = None,
+        actor: str = "",
+        reason: str = "",
+    ) -> Any:
         """Decide, once for each id.
 
         Raises `InvalidContexts` if the contexts are not finite numbers of the right shape, and `StudyConflict` if the
@@ -241,9 +249,16 @@ class Study:
             of the study. None makes a new id, which is part of the answer.
         available
             Names (or indices) of the available arms; None for all.
+        worth
+            What outcomes are worth in this decision, as in `Policy.select` or `FramePolicy.select`; it is on record.
+            Rewards stay outcomes: prices may change with every request, without a training.
+        slots
+            How many arms are shown, in order: the answer is then a `Slate` of as many answers, decisions of their own
+            with the ids "id#1", "id#2", …
         """
-        answer: Answer = self.ask_many([Request(contexts, id, available)], actor=actor, reason=reason)[0]
-        return answer
+        return self.ask_many([Request(contexts, id, available, worth=worth, slots=slots)], actor=actor, reason=reason)[
+            0
+        ]
 
     def ask_many(
         self, requests: Requests, *, actor: str = "", reason: str = "", errors: OnError = "raise"
@@ -270,8 +285,16 @@ class Study:
         return self.settings.request_schema(self._session.dim)
 
     def tell(
-        self, id: str, reward: Any, *, key: str | None = None, arm: Any = None, actor: str = "", reason: str = ""
-    ) -> Receipt:
+        self,
+        id: str,
+        reward: Any,
+        *,
+        key: str | None = None,
+        arm: Any = None,
+        seen: int | None = None,
+        actor: str = "",
+        reason: str = "",
+    ) -> Any:
         """Record a reward, now or late; a repeated delivery changes nothing.
 
         The status of the receipt is "accepted", "duplicate", "late" or "quarantined". Raises `InvalidReward` if
@@ -287,9 +310,11 @@ class Study:
         arm
             The arm that a person gave instead of the one decided, with the `reason`. The reward goes to the quarantine
             as an override, so no version learns from it, and `log` marks the round, which estimates leave out.
+        seen
+            Of a slate, whose rewards are a list: the last slot that was seen, counted from 1. The receipts of its slots
+            are a `Slate`.
         """
-        receipt: Receipt = self.tell_many([Tell(id, reward, key, arm=arm)], actor=actor, reason=reason)[0]
-        return receipt
+        return self.tell_many([Tell(id, reward, key, arm=arm, seen=seen)], actor=actor, reason=reason)[0]
 
     def tell_many(self, tells: Tells, *, actor: str = "", reason: str = "", errors: OnError = "raise") -> list[Any]:
         """Record many rewards in one commit; `errors` as in `ask_many`."""
@@ -310,18 +335,21 @@ class Study:
         except TypeError as error:
             raise InvalidInput(f"requests and tells must be lists; {error}.") from None
         questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
-        deliveries = [_read(read_tell, Tell, tell, session.settings.rewards) for tell in tells]
+        slots = [_read(slots_of, Tell, tell) for tell in tells]
+        counts = [len(each) if isinstance(each, Slate) else None for each in slots]
+        each_slot = [one for each in slots for one in (each if isinstance(each, Slate) else [each])]
+        deliveries = [_read(read_tell, Tell, tell, session.settings.rewards) for tell in each_slot]
         if errors == "raise":
             _raise_first([*questions, *deliveries])
         if all(isinstance(each, RarelyError) for each in (*questions, *deliveries)):
-            return questions, deliveries
+            return questions, _by_slate(deliveries, counts)
         with session.writing() as tables:
             # Callers differ in what is recorded, not in how they are decided: one block for all of them.
             answers = session.decide(tables, questions, fields) if questions else []
             receipts = receive(session, tables, deliveries, fields)
             if errors == "raise":
                 _raise_first([*answers, *receipts])
-        return answers, receipts
+        return answers, _by_slate(receipts, counts)
 
     # --- versions
 
@@ -644,12 +672,20 @@ def _signed_by_person(actor: str, reason: str) -> dict[str, str]:
 def _read(read: Any, kind: Any, fields: Any, *others: Any) -> Any:
     """Return what `read` makes of a request or a tell, which may be a plain tuple; or the error that it raises."""
     least = len(kind._fields) - len(kind._field_defaults)
+    if isinstance(fields, RarelyError):
+        return fields
     try:
         if not isinstance(fields, tuple | list) or not least <= len(fields) <= len(kind._fields):
             raise InvalidInput(f"a {kind.__name__} is ({', '.join(kind._fields)}); got {shown(fields)}.")
         return read(kind(*fields), *others)
     except RarelyError as error:
         return error
+
+
+def _by_slate(receipts: list[Any], counts: list[int | None]) -> list[Any]:
+    """Return receipts with those of a slate as one."""
+    rest = iter(receipts)
+    return [next(rest) if count is None else Slate(next(rest) for _ in range(count)) for count in counts]
 
 
 def _raise_first(results: list[Any]) -> None:

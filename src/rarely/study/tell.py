@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from rarely.errors import InvalidInput, InvalidReward
 from rarely.extend import Described
-from rarely.extend.checks import is_whole, read_rewards, shown
+from rarely.extend.checks import InvalidSlate, is_whole, read_rewards, shown
+from rarely.study.decision import Slate, slot_id
 from rarely.study.errors import BrokenStudy, StudyConflict
 from rarely.study.events import Event, EventKind, canonical, check_id, check_text
 from rarely.study.session import Session
@@ -52,6 +53,8 @@ class Tell(NamedTuple):
     """The arm that a person gave instead of the one decided: the reward is recorded and never learned from."""
     reason: str = ""
     """Why; if empty, the reason of the call. An override must have one."""
+    seen: int | None = None
+    """Of a slate, whose rewards are a list: the last slot that was seen, counted from 1; None for all."""
 
 
 Tells = Iterable[Tell | tuple[Any, ...]]
@@ -115,6 +118,20 @@ class Accounts:
 
 
 # --- receiving
+
+
+def slots_of(tell: Tell) -> Any:
+    """Return the rewards of a slate's slots, one by one; any other reward as it came."""
+    if not isinstance(tell.reward, list | tuple):
+        if tell.seen is not None:
+            raise InvalidSlate(f"seen is for a slate, whose rewards are a list; got {shown(tell.reward)}.")
+        return tell
+    slots = len(tell.reward)
+    seen = slots if tell.seen is None else tell.seen
+    if not is_whole(seen) or not 0 <= seen <= slots:
+        raise InvalidSlate(f"seen must be a slot of the {slots} with a reward, 0 for none; got {shown(seen)}.")
+    rewards = enumerate(tell.reward[:seen], 1)
+    return Slate(tell._replace(id=slot_id(tell.id, slot), reward=reward, seen=None) for slot, reward in rewards)
 
 
 def read_tell(tell: Tell, rule: RewardRule) -> Delivery:

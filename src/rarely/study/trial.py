@@ -8,21 +8,16 @@ A round is decided with probabilities a + (1 − Σa)·p, which are drawn from a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from rarely import AtRounds, Budget, Schedule
-from rarely.errors import InvalidContexts
-from rarely.extend import ArmScores, Array, BoolArray, ChoiceRule, Described, UniformChoice
+from rarely.extend import ChoiceRule, Described, FixedShares, UniformChoice
 from rarely.extend.checks import as_number, check_flag, check_whole, named_arguments, shown
-from rarely.extend.provisional import GRID, summing_to_one
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import check_id
 
@@ -125,46 +120,6 @@ def stage_at(stages: Sequence[Stage], round: int) -> tuple[int, int | None]:
     raise AssertionError("the last stage has no end")
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedRule(ChoiceRule):
-    """A choice rule under allocation limits."""
-
-    rule: ChoiceRule
-    least: tuple[float, ...] | float
-
-    @property
-    def joint(self) -> bool:
-        return self.rule.joint
-
-    def probabilities(self, scores: ArmScores) -> Array:
-        """Return a + (1 − Σa)·p, on the grid of exact multiples of 2⁻⁵³."""
-        chances, least = self.rule.probabilities(scores), self._limits(~np.isnan(scores.means))
-        return summing_to_one(least + np.maximum(1 - least.sum(axis=1), 0.0)[:, None] * chances, least)
-
-    def exploration_share(self, present: BoolArray) -> Array | None:
-        """Return the lot's part of what the limits leave to the rule."""
-        share = self.rule.exploration_share(present)
-        if share is None:
-            return None
-        left = np.maximum(1 - self._limits(present).sum(axis=1), 0.0)
-        return np.asarray(left[:, None] * share)
-
-    def _limits(self, present: BoolArray) -> Array:
-        return np.array([_on_grid(self.least, tuple(row)) for row in present.tolist()])
-
-
-@lru_cache(maxsize=1024)
-def _on_grid(least: tuple[float, ...] | float, present: tuple[bool, ...]) -> Array:
-    """Round the limits of available arms to multiples of 2⁻⁵³: up, or down where rounding up would exceed 1."""
-    limits = [least] * len(present) if isinstance(least, float) else list(least)
-    exact = [Fraction(limit) * int(GRID) * bool(there) for limit, there in zip(limits, present, strict=True)]
-    if sum(exact) > GRID * (1 + 1e-12):
-        raise InvalidContexts(f"the allocation limits of {len(limits)} arms must sum to at most 1; got {least!r} each.")
-    above = [math.ceil(value) for value in exact]
-    chosen = above if sum(above) <= GRID else [math.floor(value) for value in exact]
-    return np.array(chosen) / GRID
-
-
 def rule_of_stage(stage: Stage, own: ChoiceRule, arms: Sequence[str] | None) -> ChoiceRule:
     """Return the rule that decides the rounds of a stage, given the policy's own rule."""
     if stage.burn_in:
@@ -172,4 +127,4 @@ def rule_of_stage(stage: Stage, own: ChoiceRule, arms: Sequence[str] | None) -> 
     limits = stage.limits(arms)
     if not np.any(np.asarray(limits) > 0):
         return own
-    return LimitedRule(own, limits)
+    return FixedShares(own, limits)

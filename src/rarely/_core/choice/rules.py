@@ -27,7 +27,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from rarely._core.choice.gaussian_argmax import highest_of_gaussians
-from rarely._core.errors import InvalidInput, as_number, named_arguments, shown
+from rarely._core.errors import InvalidContexts, InvalidInput, as_number, named_arguments, shown
 from rarely._core.registry import Registry
 from rarely._core.types import Array, BoolArray, IntArray
 
@@ -285,6 +285,46 @@ class MixedRule(ChoiceRule):
     def exploration_share(self, present: BoolArray) -> Array:
         shares = [lot_share(float(self.mixture.epsilon), arms) for arms in present.sum(axis=1).tolist()]
         return np.where(present, np.array(shares)[:, None], 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedShares(ChoiceRule):
+    """Another rule under floors: each available arm has at least its own share."""
+
+    rule: ChoiceRule
+    least: tuple[float, ...] | float
+
+    @property
+    def joint(self) -> bool:
+        return self.rule.joint
+
+    def probabilities(self, scores: ArmScores) -> Array:
+        """Return a + (1 − Σa)·p, on the grid of exact multiples of 2⁻⁵³."""
+        chances, least = self.rule.probabilities(scores), self._limits(~np.isnan(scores.means))
+        return summing_to_one(least + np.maximum(1 - least.sum(axis=1), 0.0)[:, None] * chances, least)
+
+    def exploration_share(self, present: BoolArray) -> Array | None:
+        """Return the lot's part of what the limits leave to the rule."""
+        share = self.rule.exploration_share(present)
+        if share is None:
+            return None
+        left = np.maximum(1 - self._limits(present).sum(axis=1), 0.0)
+        return np.asarray(left[:, None] * share)
+
+    def _limits(self, present: BoolArray) -> Array:
+        return np.array([_on_grid(self.least, tuple(row)) for row in present.tolist()])
+
+
+@lru_cache(maxsize=1024)
+def _on_grid(least: tuple[float, ...] | float, present: tuple[bool, ...]) -> Array:
+    """Round the limits of available arms to multiples of 2⁻⁵³: up, or down where rounding up would exceed 1."""
+    limits = [least] * len(present) if isinstance(least, float) else list(least)
+    exact = [Fraction(limit) * int(GRID) * bool(there) for limit, there in zip(limits, present, strict=True)]
+    if sum(exact) > GRID * (1 + 1e-12):
+        raise InvalidContexts(f"the floors of {len(limits)} arms must sum to at most 1; got {least!r} each.")
+    above = [math.ceil(value) for value in exact]
+    chosen = above if sum(above) <= GRID else [math.floor(value) for value in exact]
+    return np.array(chosen) / GRID
 
 
 def rule_from(rule: ChoiceRule, exploration: Mixture | ChoiceRule | None) -> ChoiceRule:

@@ -43,6 +43,8 @@ class Part:
     """(n, K): which arms are available."""
     complete: bool
     """Whether every arm is available; a decision among all arms then needs no bookkeeping of them."""
+    worth: Any = None
+    """The `Worth` of these rounds, (n, K); None where outcomes are worth what they are."""
 
     def __len__(self) -> int:
         return len(self.present)
@@ -125,6 +127,8 @@ class RoundContexts:
     """Whether every arm is known to be available."""
     missing: bool = False
     """Whether NaN stands for a missing number."""
+    worth: Any = None
+    """The `Worth` of the arms, (n, K); None where outcomes are worth what they are."""
 
     def __post_init__(self) -> None:
         if not self.present.size:
@@ -139,7 +143,8 @@ class RoundContexts:
         """Return the next rounds after the first `done`: `most()` of them, at least one."""
         count = len(self.present)
         end = count if count - done == 1 else min(count, done + max(1, most()))
-        part = Part(self.rows(done, end), self.present[done:end], self.complete)
+        worth = None if self.worth is None else self.worth[done:end]
+        part = Part(self.rows(done, end), self.present[done:end], self.complete, worth)
         part.check(done, missing=self.missing)
         return part
 
@@ -155,6 +160,12 @@ class RoundContexts:
     def whole(self) -> bool:
         """Whether an array came with every arm of every round in it."""
         return self.complete and not isinstance(self.given, list) and self.given.shape[1] == self.present.shape[1]
+
+    def alone(self, i: int) -> RoundContexts:
+        """Return one of the rounds, as one that came without a leading axis."""
+        worth = None if self.worth is None else self.worth[i : i + 1]
+        there = self.present[i : i + 1]
+        return RoundContexts(self.given[i : i + 1], there, self.arms, True, self.complete, self.missing, worth)
 
     def rows(self, done: int, end: int) -> Array:
         """Return the contexts of the available arms of some rounds, in order, −0 as 0."""

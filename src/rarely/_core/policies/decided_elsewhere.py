@@ -27,6 +27,7 @@ from rarely._core.errors import InvalidInput
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.scaling import Moments
+from rarely._core.inputs.worth import Worth, with_worth
 from rarely._core.policies.covariance_change import adapted
 from rarely._core.policies.learner import Learner, RewardTask
 from rarely._core.policies.policy import Policy
@@ -36,6 +37,17 @@ from rarely._core.policies.state import ArmStats, PolicyState, UpdateRecord, Ver
 from rarely._core.policies.update import UpdateResult
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, BoolArray, Decision, IntArray
+
+
+def alone(policy: Policy) -> PolicyState:
+    """Return the state of a policy whose copies may decide apart from each other; refuse one that counts across all."""
+    state = state_of(policy)
+    if state.ledger is not None:
+        raise InvalidInput(
+            "fleets and campaigns cannot keep to a ceiling or to shares, because their deciders do not know what the "
+            "others spend and show; let one process, or a Study, decide, or give each decider's policy.under a part."
+        )
+    return state
 
 
 @dataclass(slots=True)
@@ -96,7 +108,7 @@ class VersionFunction:
     @classmethod
     def of(cls, policy: Policy) -> VersionFunction:
         """Return the version in use; refuse one whose scale each round of contexts still changes."""
-        state = state_of(policy)
+        state = alone(policy)
         if state.current.learner.follows:
             raise InvalidInput(
                 "a campaign needs a policy whose scale of contexts is settled, because blocks are decided apart from "
@@ -156,19 +168,20 @@ class LiveCopy:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self._history = policy, state_of(policy).history
+        self.policy, self._history = policy, alone(policy).history
         self.decided = 0
         """Rounds that were accepted."""
 
-    def decide(self, contexts: Any, mask: Any, uniforms: Array) -> LiveRound:
+    def decide(self, contexts: Any, mask: Any, uniforms: Array, worth: Any = None) -> LiveRound:
         """Decide one round with one number from [0, 1), which is used if the policy draws."""
         reader = state_of(self.policy).reader
         rounds = reader.read(contexts, mask)
+        rounds = rounds if worth is None else with_worth(rounds, worth)
         return self._decide(rounds, uniforms, reader.after(contexts, rounds))
 
-    def decide_again(self, rows: Array, present: BoolArray, uniforms: Array) -> LiveRound:
+    def decide_again(self, rows: Array, present: BoolArray, uniforms: Array, worth: Worth | None = None) -> LiveRound:
         """Decide a round by what a record holds of it: contexts of the available arms, and which these are."""
-        rounds = RoundContexts(rows[None], present[None], len(present), True, bool(present.all()), True)
+        rounds = RoundContexts(rows[None], present[None], len(present), True, bool(present.all()), True, worth)
         return self._decide(rounds, uniforms, state_of(self.policy).reader)
 
     def _decide(self, rounds: RoundContexts, uniforms: Array, reader: ContextReader) -> LiveRound:

@@ -36,6 +36,7 @@ from rarely._core.covariance import Covariance, CovarianceFactory, Kind
 from rarely._core.errors import (
     InvalidContexts,
     InvalidInput,
+    InvalidReward,
     PolicyBusy,
     check_choice,
     check_flag,
@@ -44,9 +45,11 @@ from rarely._core.errors import (
     shown,
 )
 from rarely._core.growable_array import changed
-from rarely._core.inputs.contexts import ContextReader
+from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.forgetting import Discount, Forgetting, Window
-from rarely._core.inputs.history import History, Late, read_log
+from rarely._core.inputs.history import History, Late, read_log, read_rewards
+from rarely._core.inputs.worth import with_worth
+from rarely._core.policies.ceilings import Ceiling, Shares, check_user, decide_within, opened, repriced, within_limits
 from rarely._core.policies.compaction import compacted
 from rarely._core.policies.compiled_step import CompiledStep
 from rarely._core.policies.covariance_change import change_covariance
@@ -54,11 +57,16 @@ from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import log_update, warn_overdue
 from rarely._core.policies.options import Limits
 from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded, restored_state
-from rarely._core.policies.select import (
-    Scores,
-    decide,
-    require_open,
-    scores_of,
+from rarely._core.policies.select import Scores, decide, require_open, scores_of
+from rarely._core.policies.slates import (
+    check_slots,
+    joined,
+    plain_slate,
+    require_arms,
+    same,
+    slate_at_once,
+    slot_rewards,
+    stacked,
 )
 from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
 from rarely._core.policies.update import (
@@ -73,6 +81,7 @@ from rarely._core.policies.update import (
     with_digest,
 )
 from rarely._core.progress import Progress
+from rarely._core.reading import read_whole
 from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import Budget, Schedule, schedule_from
@@ -217,30 +226,50 @@ class Policy(ABC):
         """
         return Scores(*self._scores(contexts, mask, chances=False)[:2])
 
-    def probabilities(self, contexts: Any, mask: Any = None) -> Array:
+    def probabilities(self, contexts: Any, mask: Any = None, *, worth: Any = None, user: str | None = None) -> Array:
         """Return the probability of every arm under the current Z, without recording a decision.
 
-        They are (K,) or (n, K), 0 for an absent arm; `contexts` and `mask` are those of `select`.
+        They are (K,) or (n, K), 0 for an absent arm; all arguments are those of `select`.
 
         >>> from rarely import LinUCB, Mixture
         >>> LinUCB(dim=1, exploration=Mixture(0.2)).probabilities([[1.0], [3.0]])
         array([0.1, 0.9])
         """
-        return np.asarray(self._scores(contexts, mask, chances=True)[2])
+        if self._state.ledger is None:
+            return np.asarray(self._scores(contexts, mask, chances=True, worth=worth)[2])
+        state, who = self._state, check_user(user, self._state.ledger)
+        rounds, ledger = self._read(self._packed(contexts), mask, worth), state.ledger.at(self.round + 1)
+        out = np.zeros(rounds.present.shape)
+        for i in range(len(rounds)):
+            ready, left, *_ = within_limits(state, rounds.alone(i), who, ledger)
+            with np.errstate(all="ignore"):
+                out[i] = scores_of(ready.current.fork(), left, chances=True)[2, 0]
+        return out[0] if rounds.single else out
 
-    def _scores(self, contexts: Any, mask: Any, *, chances: bool) -> Array:
+    def _scores(self, contexts: Any, mask: Any, *, chances: bool, worth: Any = None) -> Array:
         """Return mean and bonus of every arm, and with `chances` its probability: (2 or 3, K) or (2 or 3, n, K)."""
         # In room of its own, because other threads may ask at the same time.
         state, step = self._state, None if self._step is None else CompiledStep()
         rounds = state.reader.read(self._packed(contexts), mask)
-        if step is not None and step.fits(state, rounds.present.shape[1], self._factory):
+        rounds = rounds if worth is None else with_worth(rounds, worth)
+        arms = rounds.present.shape[1]
+        if worth is None and step is not None and step.fits(state, arms, self._factory):
             scores = step.scores(state, rounds)
         else:
             with np.errstate(all="ignore"):  # what is not finite is refused
                 scores = scores_of(state.current.fork(), rounds, chances=chances)
         return scores[:, 0] if rounds.single else scores
 
-    def select(self, contexts: Any, mask: Any = None, *, until_due: bool = False) -> Decision:
+    def select(
+        self,
+        contexts: Any,
+        mask: Any = None,
+        *,
+        worth: Any = None,
+        slots: int | None = None,
+        user: str | None = None,
+        until_due: bool = False,
+    ) -> Decision:
         """Decide one round, or n under the same version.
 
         Returns arms, means, bonuses and probabilities. Keep it, or its `id`, for `observe`. Raises `InvalidContexts` if
@@ -254,6 +283,15 @@ class Policy(ABC):
             arms. Arrays, lists and data frames are accepted; a frame's column names are kept and compared.
         mask
             (K,) or (n, K): which arms are available; all of them without it.
+        worth
+            What outcomes are worth in this round: a `Worth`, or its gain alone. The policy learns outcomes, and chooses
+            by u·mean + |u|·bonus − v.
+        slots
+            How many arms a round shows, in order: slots are filled in turn, each a round of its own with the arms that
+            are left. `contexts` may then be a function of the slot (from 0) and of the arms above that returns (K, d).
+            See `observe` for the rewards of a slate, whose `Decision.slate` is the round of its first slot.
+        user
+            The id of the user, where `Shares` hold users out or let them keep an arm.
         until_due
             Decide the rounds up to and including the one that ends the batch, and no more.
 
@@ -265,28 +303,106 @@ class Policy(ABC):
         1
         """
         with self._single_caller():
-            before, step, life, contexts = self._state, self._step, self._life, self._packed(contexts)
-            if step is not None and mask is None and not until_due:
-                again = step.decide_again(before, contexts, self._scratch, life)
+            before, step, who = self._state, self._step, None
+            plain = mask is None and worth is None and slots is None and user is None and before.ledger is None
+            contexts = contexts if callable(contexts) else self._packed(contexts)
+            if plain and step is not None and not until_due:
+                again = step.decide_again(before, contexts, self._scratch, self._life)
                 if again is not None:
                     if again[0].clock.due:
                         warn_overdue(before, again[0])
                     self._state, decision = again
                     return decision
-            rounds = before.reader.read(contexts, mask)
-            reader = before.reader.after(contexts, rounds)
-            if until_due:
-                require_open(before)
-            how: Any = {"life": life, "until_due": until_due}
-            if step is not None and step.fits(before, rounds.present.shape[1], self._factory):
-                after, decision = step.decide(before, rounds, reader, self._scratch, **how)
+            if user is not None or before.ledger is not None:
+                who = check_user(user, before.ledger)
+            if slots is None:
+                after, decision = self._decide(contexts, mask, worth, who, until_due=until_due)
             else:
-                with np.errstate(all="ignore"):
-                    after, decision = decide(before, rounds, reader, self._factory, self._scratch, **how)
+                after, decision = self._slates(contexts, mask, worth, check_slots(slots, until_due), who)
             if after.clock.due and not until_due:
                 warn_overdue(before, after)
             self._state = after
         return decision
+
+    def _read(self, contexts: Any, mask: Any, worth: Any) -> RoundContexts:
+        rounds, ledger = self._state.reader.read(contexts, mask), self._state.ledger
+        return rounds if worth is None else with_worth(rounds, worth, ceiling=ledger is not None)
+
+    def _decide(
+        self, contexts: Any, mask: Any, worth: Any, user: str | None, *, until_due: bool
+    ) -> tuple[PolicyState, Decision]:
+        """Return the state after some rounds, and their decision."""
+        before = self._state
+        rounds = self._read(contexts, mask, worth)
+        reader = before.reader.after(contexts, rounds)
+        if until_due:
+            require_open(before)
+        return self._decided(before, rounds, reader, user, until_due=until_due)
+
+    def _decided(
+        self,
+        before: PolicyState,
+        rounds: RoundContexts,
+        reader: ContextReader,
+        user: str | None = None,
+        *,
+        until_due: bool = False,
+    ) -> tuple[PolicyState, Decision]:
+        if before.ledger is not None:
+            return self._decided_within(before, rounds, reader, user, until_due=until_due)
+        step = self._step
+        arms = rounds.present.shape[1]
+        if step is not None and rounds.worth is None and step.fits(before, arms, self._factory):
+            return step.decide(before, rounds, reader, self._scratch, life=self._life, until_due=until_due)
+        with np.errstate(all="ignore"):
+            how: Any = {"life": self._life, "until_due": until_due}
+            return decide(before, rounds, reader, self._factory, self._scratch, **how)
+
+    def _decided_within(
+        self, state: PolicyState, rounds: RoundContexts, reader: ContextReader, user: str | None, *, until_due: bool
+    ) -> tuple[PolicyState, Decision]:
+        """Return the state after rounds under a ceiling or shares, one by one: each changes what is left."""
+        made, bare, decisions = state.ledger, changed(state, ledger=None), list[Decision]()
+
+        def decide_one(before: PolicyState, one: RoundContexts) -> tuple[PolicyState, Decision]:
+            return self._decided(changed(before, ledger=None), one, reader)
+
+        state = changed(bare, ledger=made)
+        for i in range(len(rounds)):
+            state, decision = decide_within(state, rounds.alone(i), user, decide_one)
+            decisions.append(decision)
+            if until_due and state.clock.due:
+                break
+        return changed(state, reader=reader), decisions[0] if rounds.single else stacked(decisions)
+
+    def _slates(
+        self, contexts: Any, mask: Any, worth: Any, slots: int, user: str | None
+    ) -> tuple[PolicyState, Decision]:
+        """Return the state after a slate, or after one for each round, and the decisions of all slots."""
+        state = self._state
+
+        def decide_one(state: PolicyState, rounds: RoundContexts) -> tuple[PolicyState, Decision]:
+            return self._decided(state, rounds, state.reader, user)
+
+        if callable(contexts):
+            make: Any = contexts
+            offer = lambda slot, above: self._read(self._packed(make(slot, above)), mask, worth)  # noqa: E731
+            return plain_slate(state, offer, slots, decide_one)
+        slates = list[Decision]()
+        rounds = self._read(contexts, mask, worth)
+        reader = state.reader.after(contexts, rounds)
+        for i in range(len(rounds)):
+            one = rounds.alone(i)
+            require_arms(one, slots)
+            with np.errstate(all="ignore"):
+                found = (
+                    None
+                    if state.ledger is not None
+                    else slate_at_once(state, one, self._factory, self._scratch, slots, self._life)
+                )
+            state, slate = found or plain_slate(state, same(one), slots, decide_one)
+            slates.append(slate)
+        return changed(state, reader=reader), joined(slates)
 
     # --- learning
 
@@ -297,6 +413,8 @@ class Policy(ABC):
         *,
         rounds: Any = None,
         ids: Any = None,
+        seen: int | None = None,
+        costs: Any = None,
         late: Late = "raise",
     ) -> None:
         """Record the rewards of a decision, whole or sliced; now, later, in any order.
@@ -316,6 +434,12 @@ class Policy(ABC):
         rounds
             Instead of a decision: bare round numbers. Nothing is compared, and after a crash the number of a lost
             decision belongs to a later one, so use it only where that cannot happen.
+        seen
+            Of a slate that was seen from above, the last slot that was seen, counted from 1; 0 for none. `rewards` has
+            one number for each slot seen, and the slots below get none. A single number without `seen` is the slate's
+            reward, of which each slot gets an equal share.
+        costs
+            What each of the rounds took of a `Ceiling(costs="learned")`; `rewards` may then be None.
         late
             "raise" `DroppedRound` for a reward of a round that was compacted away, or "count" it.
 
@@ -338,6 +462,14 @@ class Policy(ABC):
             raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
         if not (isinstance(late, str) and late == "raise"):
             check_choice("late", late, Late)
+        if costs is not None:
+            self._take_costs(decision, rounds, ids, costs)
+            if rewards is None:
+                return
+        if seen is not None or (decision is not None and decision.slate is not None):
+            decision, rewards = slot_rewards(decision, rewards, seen)
+            if decision is not None and not decision.single and not len(decision):
+                return
         with self._single_caller():
             first = None if decision is None else self._state.history.with_first_reward(decision, rewards)
             if first is not None:
@@ -352,6 +484,23 @@ class Policy(ABC):
             else:
                 history = state.history.with_rewards(rounds, rewards, late=late)
             self._state = changed(state, history=history)
+
+    def _take_costs(self, decision: Decision | None, rounds: Any, ids: Any, costs: Any) -> None:
+        with self._single_caller():
+            state = self._state
+            if state.ledger is None or state.ledger.costs is None:
+                raise InvalidInput("costs are told to a policy under a Ceiling(costs='learned'); see Policy.under.")
+            if ids is not None:
+                raise InvalidInput("costs are told with the decision, or with rounds=; got ids.")
+            numbers = read_whole(rounds if decision is None else decision.round, "rounds", InvalidInput)
+            values = read_rewards(costs, len(numbers))
+            if (values < 0).any():
+                raise InvalidReward(f"costs must be at least 0; got {values.min():g}.")
+            places, kept = state.history.find(numbers)
+            if not kept.all():
+                raise InvalidReward("costs must belong to rounds that are still in the history.")
+            ledger = state.ledger.with_costs(numbers, state.history.contexts[places], values)
+            self._state = changed(state, ledger=ledger)
 
     def update(self, *, force: bool = False, progress: Progress = None, seconds: float | None = None) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
@@ -393,7 +542,7 @@ class Policy(ABC):
                     done = update(state, self._factory, beta, **how)
             after, record = done
             log_update(type(self).__name__, record)
-            self._state = after
+            self._state = after if after.ledger is None else repriced(after, new=record.accepted)
         return record
 
     # --- the life of a policy beside its rounds
@@ -439,7 +588,7 @@ class Policy(ABC):
         with self._single_caller(), np.errstate(all="ignore"):
             after, record = adopt(self._state, self._factory, self._beta, result, self.settings(), self._history_limit)
             log_update(type(self).__name__, record)
-            self._state = after
+            self._state = after if after.ledger is None else repriced(after, new=record.accepted)
         return record
 
     def extend_budget(self, versions: int, *, reason: str) -> None:
@@ -523,6 +672,37 @@ class Policy(ABC):
             other._state = change_covariance(other._state, factory, reason, same_form=covariance is None)
         other._factory, other._limits = factory, replace(self._limits, memory=factory.memory_limit)
         return other
+
+    def under(self, ceiling: Ceiling | Shares | None = None, shares: Shares | None = None) -> Self:
+        """Return a copy of this policy that keeps to a `Ceiling` on what arms cost, to `Shares`, or to both.
+
+        `Decision.price` and `reason` say what they did, `spent` and `price` how they stand. Probabilities on record are
+        exact given what was spent and shown before. Raises `CeilingReached` where no arm may be shown: offer one that
+        is free. Fleets and campaigns refuse such a policy, because their deciders do not know of each other.
+
+        >>> from rarely import LinUCB, Paced, Worth
+        >>> policy = LinUCB(dim=1, schedule=Paced(100, 5), seed=0).under(Ceiling(20.0))
+        >>> for _ in range(100):
+        ...     decision = policy.select([[1.0], [1.0]], worth=Worth(gain=[0.1, 0.5], spends=[0.0, 1.0]))
+        ...     policy.observe(decision, 1.0)
+        >>> policy.spent
+        20.0
+        """
+        other = copy.copy(self)
+        other._state = changed(other._state, ledger=opened(ceiling, shares, other._state))
+        return other
+
+    @property
+    def spent(self) -> float | None:
+        """What was spent of the ceiling in the period of the latest round; None without a ceiling."""
+        ledger = self._state.ledger
+        return None if ledger is None or ledger.ceiling is None else ledger.at(self.round or 1).spent
+
+    @property
+    def price(self) -> float | None:
+        """The worth of a unit of the ceiling in the next round; None without a ceiling."""
+        ledger = self._state.ledger
+        return None if ledger is None or ledger.ceiling is None else ledger.at(self.round + 1).price(self.round + 1)
 
     # --- what can be read off its state
 

@@ -93,6 +93,7 @@ def follow(
     mask: Any,
     arms: IntArray,
     propensities: Array,
+    worth: Any = None,
     *,
     ignore_running_bonuses: bool = False,
 ) -> None:
@@ -107,7 +108,7 @@ def follow(
     rule = before.current.rule
     try:
         set_rule(policy, Script(arms, rule.draws, ignore_running_bonuses, _is_compiled(rule)))
-        policy.select(contexts, mask)
+        policy.select(contexts, mask, worth=worth)
         after = policy._state
         done = slice(len(before.history), None)
         assessments = np.column_stack([propensities, after.history.means[done], after.history.bonuses[done]])

@@ -23,6 +23,7 @@ from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely._core.growable_array import GrowingTuple
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
+from rarely._core.policies.ceilings import Ledger
 from rarely._core.policies.learner import LEARNERS, ScoreOverride, learner_from
 from rarely._core.policies.monitor import Expectations
 from rarely._core.policies.options import additions_from, limits_from, preset_from, training_from
@@ -116,6 +117,8 @@ def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str
         "expectations": state.expectations.describe(),
         "reader": state.reader.describe(),
     }
+    if state.ledger is not None:
+        parts["ledger"] = state.ledger.state()
     arrays = {f"{part}.{name}": array for part, (_, own) in parts.items() for name, array in own.items()}
     return numbers | {part: fields for part, (fields, _) in parts.items()}, arrays
 
@@ -148,6 +151,7 @@ def restored_state(
         saved.whole("lost"),
         saved.whole("most_arms"),
         saved.of("expectations", Expectations),
+        Ledger.restored(saved.inner("ledger"), new.reader.dim) if "ledger" in saved else None,
     )
     fits = state.learned <= history.arrived and state.clock.base_round <= history.rounds
     saved.check(fits, "no more rewards that were learned from than arrived, and a batch that has begun")

@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from rarely._core.choice.gaussian_argmax import LARGE_BONUSES
 from rarely._core.choice.random_stream import UniformStream
-from rarely._core.choice.rules import ArmScores, ChoiceRule, held_out, sample_arms, tolerances
+from rarely._core.choice.rules import ROUNDED, ArmScores, ChoiceRule, held_out, sample_arms, tolerances
 from rarely._core.covariance import CANCELLED, RECENT, Candidates, CovarianceFactory, prior_variances
-from rarely._core.errors import InvalidContexts, InvalidInput, UpdateDue
+from rarely._core.errors import InvalidContexts, InvalidInput, InvalidWorth, UpdateDue
 from rarely._core.growable_array import all_finite, all_true, changed
 from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
+from rarely._core.inputs.worth import Worth
 from rarely._core.policies.covariance_change import adapted, rebuilt_for_scale, record_form_change
 from rarely._core.policies.state import PolicyState, Version
 from rarely._core.types import Array, BoolArray, Decision, IntArray
@@ -78,12 +79,28 @@ class ScoredArms:
     block: int
     source: str = MODEL
     """What the scores are those of: `Decision.source`."""
+    worth: Worth | None = None
+    """What outcomes are worth, (n, K)."""
 
     def probabilities(self, rule: ChoiceRule) -> Array:
         """Return the probability of every arm."""
         largest = self.per_deviation * np.sqrt(self.rounding_scale)
+        joint = self._joint if rule.joint else None
+        if self.worth is not None:
+            return rule.probabilities(self._in_worth(self.worth, largest, joint))
         tolerance = tolerances(self.means + self.bonuses, largest, self.reward_spread)
-        return rule.probabilities(ArmScores(self.means, self.bonuses, tolerance, self._joint if rule.joint else None))
+        return rule.probabilities(ArmScores(self.means, self.bonuses, tolerance, joint))
+
+    def _in_worth(self, worth: Worth, largest: Array, joint: Array | None) -> ArmScores:
+        """Return u·mean − v and |u|·bonus of every arm, and when they tie."""
+        gain, size = worth.gain, np.abs(worth.gain)
+        means, bonuses = gain * self.means - worth.cost, size * self.bonuses
+        if not all_finite((means + bonuses)[~np.isnan(self.means)]):
+            raise InvalidWorth("gain and cost of a worth must be so small that scores are finite numbers.")
+        tolerance = tolerances(means + bonuses, size * largest, self.reward_spread * size.max(axis=1))
+        # Where a cost takes a gain away, the difference keeps the rounding of both.
+        tolerance += ROUNDED * np.abs(worth.cost).max(axis=1)
+        return ArmScores(means, bonuses, tolerance, None if joint is None else gain[:, :, None] * joint)
 
     @property
     def _joint(self) -> Array:
@@ -96,7 +113,9 @@ class ScoredArms:
     def round(self, i: int, bonuses: Array) -> ScoredArms:
         """Return round i alone, with these bonuses, (1, K)."""
         one = slice(i, i + 1)
-        return replace(self, means=self.means[one], bonuses=bonuses, rounding_scale=self.rounding_scale[one])
+        worth = None if self.worth is None else self.worth[one]
+        scale = self.rounding_scale[one]
+        return replace(self, means=self.means[one], bonuses=bonuses, rounding_scale=scale, worth=worth)
 
     def chosen(self, rows: IntArray, current: Version) -> Candidates:
         """Return the chosen rows as candidates; those of several blocks are measured again, together."""
@@ -107,12 +126,15 @@ class ScoredArms:
         return current.covariance.measure(factors, running=current.uses_running)
 
 
-def score(current: Version, part: Part) -> ScoredArms:
-    """Return means, bonuses and measured features of a part's arms, in blocks where one round has very many."""
+def score(current: Version, part: Part, *, keep: bool = False) -> ScoredArms:
+    """Return means, bonuses and measured features of a part's arms, in blocks where one round has very many.
+
+    Of several blocks what was solved for features is dropped, unless `keep`.
+    """
     block, count = current.covariance.block(), len(part.rows)
     if not current.learner.predicts:
         zeros = part.padded(np.zeros(count))
-        return ScoredArms(zeros, zeros.copy(), zeros, zeros, zeros, 1.0, 0.0, 1.0, [], block, NO_MODEL)
+        return ScoredArms(zeros, zeros.copy(), zeros, zeros, zeros, 1.0, 0.0, 1.0, [], block, NO_MODEL, part.worth)
     if count <= block:
         means, priors, candidates = _measure(current, part.rows)
         variances, scale, measured = candidates.variances, candidates.rounding_scale, [candidates]
@@ -120,7 +142,7 @@ def score(current: Version, part: Part) -> ScoredArms:
         pieces = [_measure(current, part.rows[start : start + block]) for start in range(0, count, block)]
         means, priors = (np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[:2])
         # Of several blocks only the features are kept: what was solved would fill t numbers an arm.
-        measured = [replace(candidates, solved=None) for _, _, candidates in pieces]
+        measured = [each if keep else replace(each, solved=None) for _, _, each in pieces]
         variances = np.concatenate([each.variances for each in measured])
         scale = np.concatenate([each.rounding_scale for each in measured])
     unit, per_deviation = current.unit, current.radius * current.unit
@@ -133,7 +155,7 @@ def score(current: Version, part: Part) -> ScoredArms:
         source = override.source
     means, bonuses, variances, priors, scale = map(part.padded, (means, bonuses, variances, priors, scale))
     units = unit, per_deviation, current.learner.reward_spread
-    return ScoredArms(means, bonuses, variances, priors, scale, *units, measured, block, source)
+    return ScoredArms(means, bonuses, variances, priors, scale, *units, measured, block, source, part.worth)
 
 
 def scores_of(current: Version, rounds: RoundContexts, *, chances: bool) -> Array:
@@ -213,7 +235,7 @@ def decide(
     draws: UniformStream | None = None,
 ) -> tuple[PolicyState, Decision]:
     """Return the state after these rounds, and their decision; `generator` is scratch, and `draws` replaces it."""
-    batch = _OpenBatch(state, rounds, factory, generator, until_due=until_due, draws=draws)
+    batch = OpenBatch(state, rounds, factory, generator, until_due=until_due, draws=draws)
     done = 0
     while done < len(rounds):
         done += batch.play(rounds.part(done, batch.rounds_at_once))
@@ -222,7 +244,7 @@ def decide(
     return batch.finished(reader, life)
 
 
-class _OpenBatch:
+class OpenBatch:
     """Rounds in progress: what `decide` has worked out so far, on a fork of the state's Z."""
 
     def __init__(
@@ -355,14 +377,16 @@ class _OpenBatch:
         place = state.random if self.draws is None else self.draws.place
         after = changed(state, current=self.current, clock=self.clock, history=history, random=place, reader=reader)
         after.__dict__.update(arm_stats=self.stats, most_arms=self.most_arms)
-        last = history.rounds
+        decided: Any
+        last, worth = history.rounds, self.rounds.worth
         if self.rounds.single:
-            one = None if lot is None else bool(lot[0])
-            decision = Decision(int(arms[0]), means[0], bonuses[0], version, last, probabilities[0], life, one, source)
+            one, worth = None if lot is None else bool(lot[0]), None if worth is None else worth[0]
+            decided = (int(arms[0]), means[0], bonuses[0], version, last, probabilities[0], life, one, source, worth)
         else:
             versions, numbered = np.full(len(arms), version), np.arange(last - len(arms) + 1, last + 1)
-            sources = _sources(self.done)
-            decision = Decision(arms, means, bonuses, versions, numbered, probabilities, life, lot, sources)
+            sources, worth = _sources(self.done), None if worth is None else worth[: len(arms)]
+            decided = (arms, means, bonuses, versions, numbered, probabilities, life, lot, sources, worth)
+        decision = Decision(*decided)
         if state.current.covariance.exact != self.current.covariance.exact:
             after = record_form_change(state, after, self.factory, self.changed)
         return after, decision

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -399,6 +399,8 @@ class PolicyState:
     """The most arms that a round has offered."""
     expectations: Expectations = field(default_factory=Expectations)
     """What the next batch is compared with."""
+    ledger: Any = None
+    """The `Ledger` of a policy under a ceiling or shares; None of others."""
 
     def with_event(self, kind: EventKind, detail: str, reason: str = "", round: int | None = None) -> PolicyState:
         """Return the state with one more event on record."""

@@ -1,0 +1,131 @@
+"""Off-policy estimates of slates: the estimators of their definitions, and intervals that hold as often as they say."""
+
+import numpy as np
+import pytest
+
+from rarely import LinUCB, Mixture, OnDemand, Uniform, Worth
+from rarely.errors import InvalidInput
+from rarely.offpolicy import DecisionLog, InvalidLog, NotIdentified, slates
+
+K, SLOTS = 4, 3
+
+
+def drawn_in_turn(chances, draw):
+    """Return slates drawn in turn by (K,) weights, and their probabilities in each slot, (n, slots, K)."""
+    n = len(draw)
+    left, arms, out = np.ones((n, K), bool), np.empty((n, SLOTS), int), np.zeros((n, SLOTS, K))
+    for j in range(SLOTS):
+        p = np.where(left, chances, 0.0)
+        p /= p.sum(axis=1, keepdims=True)
+        arms[:, j] = (np.cumsum(p, axis=1) > draw[:, [j]]).argmax(axis=1)
+        out[:, j] = p
+        left[np.arange(n), arms[:, j]] = False
+    return arms, out
+
+
+def alone(chances, draw):
+    """Return slates whose slots are drawn each for itself."""
+    arms = (np.cumsum(chances) > draw[:, :, None]).argmax(axis=2)
+    return arms, np.broadcast_to(chances, (*arms.shape, K)).copy()
+
+
+def world(arms, rng, interact):
+    """Return rewards: of the arm in its slot, and with `interact` less under a like arm above."""
+    mean = 0.1 + 0.2 * arms - 0.05 * np.arange(SLOTS)
+    if interact:
+        mean[:, 1:] -= 0.08 * (np.abs(np.diff(arms, axis=1)) == 1)
+    return (rng.random(arms.shape) < mean).astype(float)
+
+
+def log_of(arms, chances, rewards):
+    n = len(arms)
+    given = np.zeros((n * SLOTS, K, 1))
+    return DecisionLog.from_arrays(
+        given,
+        arms.ravel(),
+        rewards.ravel(),
+        probabilities=chances.reshape(-1, K),
+        mask=chances.reshape(-1, K) > 0,
+        slates=np.repeat(np.arange(n), SLOTS),
+    )
+
+
+LOGGING, TARGET = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.15, 0.2, 0.3, 0.35])
+
+
+def conditional(target, chances):
+    p = np.where(chances > 0, target, 0.0)
+    return (p / p.sum(axis=2, keepdims=True)).reshape(-1, K)
+
+
+@pytest.mark.parametrize("model", ["whole", "cascade", "independent"])
+def test_estimates_are_those_of_their_definitions(model):
+    rng = np.random.default_rng(0)
+    draw = alone if model == "independent" else drawn_in_turn
+    arms, chances = draw(LOGGING, rng.random((50, SLOTS)))
+    rewards = world(arms, rng, True)
+    log, target = log_of(arms, chances, rewards), conditional(TARGET, chances)
+    pi, value = target.reshape(chances.shape), 0.0
+    for s in range(50):
+        ratio = [pi[s, j, arms[s, j]] / chances[s, j, arms[s, j]] for j in range(SLOTS)]
+        for j in range(SLOTS):
+            weight = {"whole": np.prod(ratio), "cascade": np.prod(ratio[: j + 1]), "independent": ratio[j]}[model]
+            value += weight * rewards[s, j] / 50
+    assert slates(log, target, model=model).value == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize("model", ["whole", "cascade", "independent"])
+def test_intervals_hold_as_often_as_they_say(model):
+    rng, logs, n = np.random.default_rng(1), 1000, 400
+    draw = alone if model == "independent" else drawn_in_turn
+    truth = world(draw(TARGET, rng.random((400_000, SLOTS)))[0], rng, model != "independent").sum(axis=1).mean()
+    held = 0
+    for _ in range(logs):
+        arms, chances = draw(LOGGING, rng.random((n, SLOTS)))
+        estimate = slates(
+            log_of(arms, chances, world(arms, rng, model != "independent")), conditional(TARGET, chances), model=model
+        )
+        held += estimate.low < truth < estimate.high
+    assert 0.93 <= held / logs <= 0.97
+
+
+def test_a_policy_is_judged_by_slates_that_another_has_decided():
+    rng, log = np.random.default_rng(2), DecisionLog()
+    policy = LinUCB(2, OnDemand(), exploration=Mixture(0.5), seed=0)
+    for _ in range(200):
+        contexts = rng.normal(size=(K, 2))
+        slate = policy.select(contexts, slots=SLOTS, worth=Worth(2.0))
+        rewards = contexts[slate.arm, 0] + rng.normal(size=SLOTS)
+        log.record(contexts, slate)
+        log.observe(slate, rewards)
+        policy.observe(slate, rewards)
+    policy.update()
+    better = slates(log, policy)
+    assert better.rounds == 200
+    assert better.value > slates(log, log.probabilities).value
+    assert slates(log.valued(), log.probabilities).value == pytest.approx(2 * slates(log, log.probabilities).value)
+
+
+def test_slots_that_were_not_seen_paid_nothing():
+    log, policy, contexts = DecisionLog(), Uniform(1, seed=0), np.zeros((K, 1))
+    for reward in ([1.0], [0.0, 1.0], [0.0, 0.0, 0.0]):
+        slate = policy.select(contexts, slots=SLOTS)
+        log.record(contexts, slate)
+        log.observe(slate, reward, seen=len(reward))
+    log.record(contexts, policy.select(contexts, slots=SLOTS))  # nothing is known of it
+    estimate = slates(log, log.probabilities)
+    assert (estimate.value, estimate.rounds) == (pytest.approx(2 / 3), 3)
+
+
+def test_what_a_log_cannot_say_is_refused():
+    rng = np.random.default_rng(3)
+    arms, chances = drawn_in_turn(LOGGING, rng.random((20, SLOTS)))
+    log = log_of(arms, chances, world(arms, rng, True))
+    with pytest.raises(NotIdentified, match="each slot alone"):
+        slates(log, log.probabilities, model="independent")
+    with pytest.raises(InvalidInput, match="model"):
+        slates(log, log.probabilities, model="wide")
+    with pytest.raises(InvalidLog, match="no slates"):
+        slates(DecisionLog.from_arrays(np.zeros((2, 2, 1)), [0, 1], [1.0, 0.0], propensities=[0.5, 0.5]), [0, 1])
+    with pytest.raises(InvalidLog, match="one number for each of 2 rounds"):
+        DecisionLog.from_arrays(np.zeros((2, 2, 1)), slates=[1])

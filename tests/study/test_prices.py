@@ -1,0 +1,194 @@
+"""Worth in a study: on record with the decision, verified and replayed, by numbers, by arms and by columns."""
+
+import numpy as np
+import pytest
+
+from rarely import FramePolicy, LinTS, LinUCB, Mixture, OnDemand, Worth
+from rarely.errors import InvalidSlate, InvalidWorth
+from rarely.offpolicy import ips, slates
+from rarely.study import EnrolmentClosed, Request, Slate, Study, StudyConflict, Tell
+from studies import contexts_of, every_storage, linear
+
+ITEMS = [
+    {"sku": "a", "size": 1.0, "price": 3.0, "freight": 0.5},
+    {"sku": "b", "size": 2.0, "price": 9.0, "freight": 1.0},
+]
+
+
+def shop(**settings):
+    settings = {"key": "sku", "ignore": ["freight"], "schedule": OnDemand(), "seed": 0} | settings
+    return FramePolicy.fit(LinTS, None, ITEMS, **settings)
+
+
+@every_storage
+def test_worth_is_on_record_and_replayed(storage):
+    study, draw = Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]), np.random.default_rng(0)
+    for i in range(30):
+        worth = None if i % 3 == 0 else Worth(draw.uniform(1, 5, 3), draw.normal(size=3))
+        answer = study.ask(contexts_of(i), id=f"v{i}", worth=worth)
+        study.tell(answer.id, float(answer.index == 1))
+        if i == 15:
+            study.update(force=True)
+        again = study.ask(contexts_of(i), id=f"v{i}", worth=worth)
+        assert again == answer
+        record = study.decision(f"v{i}").question.worth
+        assert (record is None) == (worth is None)
+        if worth is not None:
+            np.testing.assert_array_equal(record.gain, worth.gain)
+            np.testing.assert_array_equal(record.cost, worth.cost)
+    assert study.verify().whole
+    assert study.replay().equal
+    log = study.log()
+    study.close()
+    assert log.worth.gain.shape == (30, 3)
+    assert log.worth.gain[0].tolist() == [1.0, 1.0, 1.0]
+    assert ips(log.valued(), log.probabilities).rounds == 30
+
+
+def test_a_block_decides_as_single_requests_would():
+    one = Study.create("memory://prices-one", "trial", policy=linear())
+    other = Study.create("memory://prices-other", "trial", policy=linear())
+    draw = np.random.default_rng(1)
+    requests = [
+        Request(contexts_of(i), f"v{i}", None, "", None if i % 4 == 0 else {"gain": draw.uniform(1, 3, 3)})
+        for i in range(12)
+    ]
+    together = one.ask_many(requests)
+    alone = [other.ask_many([request])[0] for request in requests]
+    assert [each.arm for each in together] == [each.arm for each in alone]
+    for i in range(12):
+        np.testing.assert_allclose(*(study.decision(f"v{i}").probabilities for study in (one, other)), atol=1e-12)
+
+
+def test_an_infinite_cost_leaves_the_arm_out_of_the_record():
+    study = Study.create("memory://prices-infinite", "trial", policy=linear(), arms=["a", "b", "c"])
+    answer = study.ask(contexts_of(1), id="v", worth={"cost": {"a": 0.0, "b": np.inf, "c": 1e9}})
+    record = study.decision("v")
+    assert answer.arm == "a"
+    assert record.present.tolist() == [True, False, True]
+    assert record.question.numbers.shape == (2, 2)
+    assert study.replay().equal
+
+
+def test_columns_of_items_are_prices():
+    policy = shop()
+    assert ITEMS[policy.select(items=ITEMS, worth=Worth("price", 5e3)).arm]["sku"] in "ab"
+    taken = [policy.probabilities(items=ITEMS, worth=each)[1] for each in ("price", Worth("price", "freight"))]
+    np.testing.assert_allclose(taken[0], policy.probabilities(items=ITEMS, worth=[3.0, 9.0])[1])
+    study = Study.create("memory://prices-columns", "trial", policy=shop())
+    study.ask({"items": ITEMS}, id="v", worth=Worth("price", "freight"))
+    record = study.decision("v")
+    assert record.question.worth.gain.tolist() == [3.0, 9.0]
+    assert record.question.worth.cost.tolist() == [0.5, 1.0]
+    np.testing.assert_allclose(record.probabilities[1], taken[1])
+    assert study.replay().equal
+
+
+def test_an_explanation_of_a_decision_is_in_worth():
+    policy = FramePolicy.fit(LinUCB, {"age": [20, 30, 40]}, arms=["tea", "rum"], schedule=OnDemand(), seed=0)
+    for age in range(20, 60):
+        policy.observe(policy.select({"age": age}), age / 10)
+    policy.update()
+    decision = policy.select({"age": 50}, worth=Worth({"tea": -2.0, "rum": 3.0}))
+    plain = policy.explain({"age": 50}, arm=decision.arm)[0]
+    priced = policy.explain({"age": 50}, arm=decision)[0]
+    gain = decision.worth.gain[decision.arm]
+    assert priced.mean == pytest.approx(gain * plain.mean)
+    assert priced.bonus == pytest.approx(abs(gain) * plain.bonus)
+
+
+@pytest.mark.parametrize(
+    ("worth", "says"),
+    [
+        ("weight", "items must have the column 'weight'"),
+        (Worth("sku"), "column 'sku' of items must be real numbers; got text"),
+        (Worth([1.0, 2.0, 3.0]), "shape"),
+        ({"gain": {"tea": 1.0}}, "no names"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_recorded(worth, says):
+    study = Study.create(f"memory://prices-bad-{abs(hash(says))}", "trial", policy=shop())
+    with pytest.raises(InvalidWorth, match=says):
+        study.ask({"items": ITEMS}, worth=worth)
+    assert study.status().events == 1
+
+
+def test_a_gap_in_a_price_is_named():
+    gap = [ITEMS[0], ITEMS[1] | {"freight": None}]
+    with pytest.raises(
+        InvalidWorth, match="column 'freight' of items must have a number for a worth in each row; row 1"
+    ):
+        shop().select(items=gap, worth=Worth(1.0, "freight"))
+
+
+def test_what_a_policy_would_have_earned_at_other_prices():
+    policy = LinUCB(2, OnDemand(), exploration=Mixture(0.5), seed=1)
+    study = Study.create("memory://prices-other-prices", "trial", policy=policy)
+    draw = np.random.default_rng(1)
+    for i in range(300):
+        answer = study.ask(contexts_of(i), id=f"v{i}", worth=draw.uniform(0, 2, 3))
+        study.tell(answer.id, float(draw.random() < 0.2 + 0.3 * answer.index))
+    log = study.log()
+    expensive = ips(log.valued(Worth([1.0, 1.0, 0.1])), [2] * 300)
+    cheap = ips(log.valued(Worth([1.0, 1.0, 2.0])), [2] * 300)
+    assert cheap.value == pytest.approx(20 * expensive.value)
+    assert cheap.low < 2 * 0.8 < cheap.high
+
+
+@every_storage
+def test_a_slate_is_decided_whole_and_each_slot_is_a_decision(storage):
+    study, beside = Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]), linear()
+    for i in range(20):
+        slate = study.ask(contexts_of(i), id=f"v{i}", slots=2)
+        plain = beside.select(contexts_of(i), slots=2)
+        assert [answer.index for answer in slate] == plain.arm.tolist()
+        assert [answer.id for answer in slate] == [f"v{i}#1", f"v{i}#2"]
+        assert [answer.probability for answer in slate] == pytest.approx(plain.propensity.tolist())
+        assert study.ask(contexts_of(i), id=f"v{i}", slots=2) == slate
+        told = study.tell(f"v{i}", [0.0, 1.0], seen=1 + i % 2)
+        assert [receipt.status for receipt in told] == ["accepted"] * (1 + i % 2)
+        if i == 9:
+            study.update(force=True)
+            beside.observe(beside.select(contexts_of(99), slots=2)[:0], [])
+            break
+    with pytest.raises(StudyConflict):
+        study.ask(contexts_of(0), id="v0", slots=3)
+    study.ask(contexts_of(50), id="single")
+    assert study.decision("v3#2").question.slot == ("v3", 2, 2)
+    assert study.verify().whole
+    assert study.replay().equal
+    log = study.log()
+    study.close()
+    assert log.slates.tolist() == [r for i in range(10) for r in (2 * i + 1,) * 2] + [21]
+    assert slates(log, log.probabilities).rounds == 10
+
+
+def test_slates_and_single_decisions_in_one_call():
+    study = Study.create("memory://prices-mixed", "trial", policy=linear())
+    requests = [Request(contexts_of(i), f"v{i}", slots=2 if i % 2 else None) for i in range(4)]
+    answers = study.ask_many([*requests, Request(contexts_of(9), "bad", slots=4)], errors="return")
+    assert [isinstance(each, Slate) for each in answers] == [False, True, False, True, False]
+    assert isinstance(answers[4], InvalidSlate)
+    receipts = study.tell_many([("v0", 1.0), Tell("v1", [1.0, 0.0]), Tell("v3", [1.0], seen=2)], errors="return")
+    assert [receipts[0].status, *(each.status for each in receipts[1])] == ["accepted"] * 3
+    assert isinstance(receipts[2], InvalidSlate)
+    with pytest.raises(InvalidSlate, match="whose rewards are a list"):
+        study.tell("v3", 1.0, seen=1)
+    assert study.replay().equal
+
+
+def test_a_slate_needs_as_many_open_arms():
+    study = Study.create("memory://prices-closed", "trial", policy=linear(), arms=["a", "b", "c"])
+    study.close_arm("b", actor="ann", approved_by="bob")
+    assert {answer.arm for answer in study.ask(contexts_of(1), id="v", slots=2)} == {"a", "c"}
+    with pytest.raises(EnrolmentClosed, match="fewer arms are open than the 3 slots"):
+        study.ask(contexts_of(1), id="w", slots=3)
+    assert study.status().decisions == 2
+
+
+def test_slates_by_columns():
+    study = Study.create("memory://prices-slate-columns", "trial", policy=shop())
+    slate = study.ask({"items": ITEMS}, id="v", slots=2, worth="price")
+    assert {answer.arm for answer in slate} in ({"a", "b"}, {0, 1})
+    assert study.verify().whole
+    assert study.replay().equal
