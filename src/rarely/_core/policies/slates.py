@@ -179,8 +179,8 @@ def _play(batch: OpenBatch, part: Part, slots: int) -> bool:
     priors = np.where(absent, np.nan, np.broadcast_to(scored.priors, there))
     rows = np.concatenate([part.row_of(arms[[j]]) for j in range(slots)])
     proposal = current.covariance.propose(scored.chosen(rows, current))
-    if batch.clock.first_due(batch.round, proposal.log_dets) is not None:
-        batch.clock = batch.clock.ended()
+    if (end := batch.clock.first_due(batch.round, proposal.log_dets)) is not None:
+        batch.clock = batch.clock.ended(batch.round + end + 1)
     current.covariance.accept(proposal, slots)
     if batch.draws is not None:
         batch.draws.keep(slots)
