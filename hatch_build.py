@@ -3,6 +3,7 @@
     RARELY_CC         the compiler, as a command; without it $CC, cc, gcc and clang are tried in turn, on Windows $CC,
                       `python -m ziglang cc`, clang and gcc
     RARELY_TARGET     the wheel's platform tag, where RARELY_CC compiles for another platform
+    RARELY_URL        the address of the repository, of which a release makes `project.urls`
     RARELY_COMPILED   "1": a build without compiled loops fails; "0": they are not built
 
 What happened is written to `_native_build.json`, which the installed package reads: `rarely._core.native.missing()`.
@@ -27,9 +28,11 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 NATIVE = Path("src/rarely/_core/native")
 RECORD = "_native_build.json"
+PAPER = "https://arxiv.org/abs/2102.13028"
 # No -ffast-math: a loss that is not a number must be seen. No -fassociative-math: sums are written in the order in
 # which they are to be added, and reordered they are slower. Clang has to be asked to join products and sums.
 # No -Werror: a new compiler's new warning must not cost a user the compiled loops. The tests have it.
@@ -38,6 +41,18 @@ FLAGS += ["-fvisibility=hidden", "-shared"]
 POSIX_FLAGS = ["-fPIC", "-pthread"]
 LAST_LINES = 5
 """Of a compiler's complaint, which go on record."""
+
+
+class Addresses(MetadataHookInterface):
+    """Fills `project.urls`."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Add what follows from the address of the repository, where it is given."""
+        metadata["urls"] = {"Paper": PAPER}
+        if home := os.environ.get("RARELY_URL", "").rstrip("/"):
+            pages = {"Source": "", "Issues": "/issues", "Documentation": "/tree/main/docs"}
+            pages["Changelog"] = "/blob/main/CHANGELOG.md"
+            metadata["urls"] |= {name: home + page for name, page in pages.items()}
 
 
 class CompiledLoops(BuildHookInterface):

@@ -37,5 +37,6 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
 }
 html_static_path = ["static"]
+html_extra_path = ["llms.txt"]
 html_css_files = ["pictures.css"]
 html_show_copyright = False

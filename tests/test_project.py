@@ -45,7 +45,7 @@ def commands(path):
 
 def test_there_is_one_version():
     assert "version" not in PROJECT["project"]
-    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert PROJECT["project"]["dynamic"] == ["version", "urls"]
     source = read(PROJECT["tool"]["hatch"]["version"]["path"])
     assert re.findall(r'^__version__ = "(.+)"$', source, re.MULTILINE) == [rarely.__version__]
 
@@ -79,7 +79,7 @@ def test_the_citation_is_of_this_version():
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", str(citation["date-released"]))
     assert citation["license"] == PROJECT["project"]["license"]
     paper = citation["references"][0]["notes"].removeprefix("arXiv:")
-    assert PROJECT["project"]["urls"]["Paper"] == f"https://arxiv.org/abs/{paper}"
+    assert urls("")["Paper"] == f"https://arxiv.org/abs/{paper}"
 
 
 def test_the_changelog_has_this_version():
@@ -238,3 +238,25 @@ def test_continuous_integration_runs_what_the_readme_says():
     commands = re.findall(r"^make .*$", read(".ci/run"), re.MULTILINE)
     assert commands == ["make test", "make test-torch", "make test-extras"]
     assert all(re.search(rf"^{command} ", read("README.md"), re.MULTILINE) for command in commands)
+
+
+def urls(home):
+    """What a package says of its addresses where it is built with this one."""
+    metadata = pytest.importorskip("hatchling.metadata.core")
+    plugins = pytest.importorskip("hatchling.plugin.manager").PluginManager()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RARELY_URL", home)
+        return metadata.ProjectMetadata(str(ROOT), plugins).core.urls
+
+
+def test_one_variable_fills_the_addresses():
+    assert list(urls("")) == ["Paper"]
+    assert urls("https://example.org/rarely/")["Issues"] == "https://example.org/rarely/issues"
+    assert len(urls("https://example.org/rarely")) == 5
+
+
+def test_what_is_said_to_machines_leads_somewhere():
+    text = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 8
+    assert all((ROOT / "docs" / link).exists() for link in links)
