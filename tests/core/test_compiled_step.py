@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from interrupts import lines_of
 from loops import folder_of_the_run, in_kind, kinds
 from rarely import (
+    Additions,
     Affine,
     AtRounds,
+    BatchNeuralUCB,
     DeterminantTrigger,
     EveryRound,
     FixedGrid,
@@ -155,6 +157,28 @@ def test_decisions_are_those_of_the_plain_way(
             assert mine.held_out is None
         else:
             np.testing.assert_array_equal(mine.held_out, plain.held_out)
+
+
+@settings(max_examples=10)
+@given(
+    seed=st.integers(0, 10**6),
+    arms=st.sampled_from([1, 2, 4, 5, 20]),
+    setting=st.sampled_from(({}, {"within_batch": "frozen"}, {"exploration": Mixture(0.3)}, {"ties": "random"})),
+    schedule=st.sampled_from(SCHEDULES),
+    kind=st.sampled_from(["normal", "one-hot", "units"]),
+    masked=st.booleans(),
+    late=st.booleans(),
+)
+def test_the_defaults_decisions_are_those_of_the_plain_way(loops, seed, arms, setting, schedule, kind, masked, late):
+    contexts, rewards, mask = world(seed, arms, kind=kind)
+    how = {"block": 1, "late": late, "until_due": False}
+    lives = []
+    for plainly in (False, True):
+        policy = BatchNeuralUCB(3, schedule=schedule, seed=seed, additions=Additions(returning_arms=False), **setting)
+        lives.append(life(policy, contexts, rewards, mask if masked else None, plainly=plainly, **how))
+    (_, one), (_, other) = lives
+    same(one, other)
+    np.testing.assert_array_equal(one._learner.zeros, other._learner.zeros)
 
 
 @settings(max_examples=10)

@@ -207,7 +207,7 @@ class DeviceDual(KernelDual, by_name=False):
         elif len(factors) > SMALL:
             growth = compute("factored", self, factors)
         if growth is None:
-            corner = corner if self.rounds else self._gram(factors, factors)
+            corner = corner if self.rounds else self.inner(factors, factors)
             corner.flat[:: len(factors) + 1] += self.ridge
             lower, jitters = cholesky(corner, factors.squared_norms + self.ridge)
             self._factor.jitters += jitters

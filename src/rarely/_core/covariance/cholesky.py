@@ -209,6 +209,11 @@ class GrowingCholesky:
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def panels(self) -> linalg.Panels:
+        """Its panels, with their addresses."""
+        return self._panels
+
     def solve(self, rhs: Array, rows: int, beginning: Array | None = None, *, overwrite: bool = False) -> Array:
         """Return L⁻¹ rhs for the leading block of that many rows.
 
@@ -249,7 +254,8 @@ class GrowingCholesky:
         """Return the new rows left of the diagonal, as columns, and what they leave of the corner."""
         if not self._size:
             return cross[:0], corner
-        above = self.solve(cross, self._size, beginning)
+        known = beginning is not None and len(beginning) == self._size
+        above = beginning if beginning is not None and known else self.solve(cross, self._size, beginning)
         return above, corner - linalg.product(above.T, above.T)
 
     def append(self, rows: Array) -> None:

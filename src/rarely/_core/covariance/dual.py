@@ -61,7 +61,7 @@ class Dual(Covariance):
         rows: Callable[[], FactorRows] | None = None,
     ) -> None:
         super().__init__(widths, ridge, limit)
-        self._gram = inner
+        self.inner = inner
         self.past = FactorRows(widths) if rows is None else rows()
         self._factor = GrowingCholesky()
         self.frozen_rounds = 0
@@ -72,6 +72,7 @@ class Dual(Covariance):
         return changed(self.fork(), limit=limit)
 
     jitters = forwarded("_factor.jitters")
+    panels = forwarded("_factor.panels", "Those of the factor of λI + K.")
 
     def block(self) -> int:
         return max(1, min(1024, BLOCK_NUMBERS // max(self.frozen_rounds, 1)))
@@ -80,7 +81,7 @@ class Dual(Covariance):
         rows = self.rounds if running else self.frozen_rounds
         if not rows:
             return Candidates(factors, prior_variances(factors, self.ridge))
-        k = self._gram(self.past.part(0, rows), factors)
+        k = self.inner(self.past.part(0, rows), factors)
         solved = self._factor.solve(k, rows)
         norms = factors.squared_norms
         left = norms - np.einsum("ij,ij->j", solved, solved)
@@ -88,7 +89,7 @@ class Dual(Covariance):
         return Candidates(factors, np.maximum(left, 0.0) / self.ridge, solved, norms / self.ridge)
 
     def cross(self, one: Candidates, others: Candidates) -> Array:
-        inner = self._gram(others.factors, one.factors)[:, 0]
+        inner = self.inner(others.factors, one.factors)[:, 0]
         if one.solved is not None and others.solved is not None:
             inner = inner - one.solved[:, 0] @ others.solved
         return np.asarray(inner / self.ridge)
@@ -96,11 +97,15 @@ class Dual(Covariance):
     def propose(self, chosen: Candidates) -> Proposal:
         factors = chosen.factors
         self.limit.check_rounds(self.kind, self.rounds + len(factors))
-        corner = self._gram(factors, factors)
+        alone, solved = len(factors) == 1, chosen.solved
+        corner = factors.squared_norms[:, None].copy() if alone else self.inner(factors, factors)
         corner.flat[:: len(factors) + 1] += self.ridge
-        beginning = None if chosen.solved is None else whole_panels(chosen.solved)
-        done = 0 if beginning is None else len(beginning)
-        rows = self._factor.border(self._gram(self.past.part(done, self.rounds), factors), corner, beginning)
+        if solved is not None and len(solved) == self.rounds:
+            rows = self._factor.border(solved[:0], corner, solved)
+        else:
+            beginning = None if solved is None else whole_panels(solved)
+            done = 0 if beginning is None else len(beginning)
+            rows = self._factor.border(self.inner(self.past.part(done, self.rounds), factors), corner, beginning)
         growth = 2 * np.log(rows.diagonal(self.rounds)) - np.log(self.ridge)
         return Proposal(factors, self.log_det + growth.cumsum(), rows)
 

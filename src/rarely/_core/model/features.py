@@ -154,6 +154,11 @@ class FactorRows(GrowableRows):
         """All of them, without a copy."""
         return self.part(0, self._length)
 
+    @property
+    def buffers(self) -> tuple[Array, ...]:
+        """Inputs of each layer, then signals, with room behind the rows so far."""
+        return self._buffers
+
     def part(self, start: int, end: int) -> Factors:
         """Return some of them, without a copy."""
         rows = tuple([buffer[start:end] for buffer in self._buffers])

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -167,6 +168,23 @@ class Views:
         if weights[LEARNED] > 0 and self.z is not None and points.z is not None and metric is not None:
             out += weights[LEARNED] * _tangent_gradients(self.z, points.z, coefficients) @ metric.T
         return out
+
+
+class KernelForm(NamedTuple):
+    """What a mean and features are made of, for a compiled step."""
+
+    units: Units
+    metric: Array | None
+    """R, where its kernel has a weight."""
+    roots: Array
+    """√weight of each kernel."""
+    clock: tuple[float, float]
+    """Time by the decay, and the side of the change, of what is decided now."""
+    coefficients: Array
+    points: Factors | None
+    """Features with these coefficients; None before any reward."""
+    center: float
+    spread: float
 
 
 def products(left: Factors, right: Factors) -> Array:

@@ -38,7 +38,7 @@ def compiled(count: int) -> bool:
 def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
     """Return Σ_l (a·b)(δ·ε) of past and new features, (t, n), from (inputs, signals) of each layer in turn."""
     rows, count = len(past[0]), len(new[0])
-    width, blocks = _blocks(count)
+    width, blocks = blocks_of(count)
     old = [np.ascontiguousarray(array, np.float64) for array in past]
     fresh = [_lanes(array, width, blocks) for array in new]
     widths = [array.shape[1] for array in old]
@@ -68,7 +68,7 @@ def product(a: Array, b: Array) -> Array:
 
 def room(rows: int, count: int) -> Array:
     """Return an empty (rows, count) array that `solve` can turn into the solution without a copy."""
-    width, blocks = _blocks(count)
+    width, blocks = blocks_of(count)
     if width:
         whole = np.empty((rows, blocks * width * LANES))
         whole[:, count:] = 0.0
@@ -106,7 +106,7 @@ def solve(panels: Panels, rhs: Array, rows: int, beginning: Array | None, *, ove
     With `overwrite`, `rhs` is an array of `room` with `rows` rows; it becomes the solution.
     """
     count, done = rhs.shape[1], 0 if beginning is None else len(beginning)
-    width, blocks = _blocks(count)
+    width, blocks = blocks_of(count)
     if not done <= rows <= panels.rows:  # C would read and write elsewhere
         raise ValueError(f"a factor of {panels.rows} rows cannot solve for {rows} of which {done} are known")
     if overwrite and isinstance(rhs.base, np.ndarray) and rhs.base.size == rows * (blocks * width * LANES or blocks):
@@ -149,7 +149,7 @@ def _square(matrix: Array) -> Array:
     return np.array(matrix, np.float64, order="C")
 
 
-def _blocks(count: int) -> tuple[int, int]:
+def blocks_of(count: int) -> tuple[int, int]:
     """Return vectors per block, and blocks; if candidates stay rows, 0 and the number of rows."""
     if count <= MAX_ROWS:
         return 0, count if count < 3 else MAX_ROWS

@@ -57,9 +57,31 @@ class StepTask(ctypes.Structure):
         *((name, _SIZE) for name in ("version", "row", "arm")),
         *((name, _REAL) for name in ("epsilon", "per_deviation", "ridge", "reward_spread", "log_det", "unexplored")),
         *((name, _REAL) for name in ("picked", "least_known")),
-        *((name, _ADDRESS) for name in ("center", "spread", "theta", "scoring", "factor", "matrix", "rows", "gains")),
-        *((name, _ADDRESS) for name in ("costs", "present", "uniforms", "shares", "normal", "given", "scores")),
-        *((name, _ADDRESS) for name in ("log_dets", "held_out", "chosen", "known", "numbers")),
+        *((name, _ADDRESS) for name in ("center", "spread", "theta", "scoring", "factor", "matrix", "rows", "dual")),
+        *((name, _ADDRESS) for name in ("gains", "costs", "present", "uniforms", "shares", "normal", "given")),
+        *((name, _ADDRESS) for name in ("scores", "log_dets", "held_out", "chosen", "known", "numbers")),
+    )
+
+
+_SIDE = ("x", "u", "z", "clocks", "x_lengths", "u_lengths", "z_lengths")
+
+
+def _sides(*sides: str) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of `struct rarely_kernel_side`, for each of these."""
+    return tuple(
+        (f"{side}_{name}", _ADDRESS if name in _SIDE else _SIZE) for side in sides for name in ("count", *_SIDE)
+    )
+
+
+class DualTask(ctypes.Structure):
+    """`struct rarely_dual_task`."""
+
+    _fields_ = (
+        *((name, _SIZE) for name in ("raw", "centred", "learned", "width", "blocks", "predicted")),
+        *_sides("past", "points"),
+        *((name, _REAL) for name in ("most", "reward_center", "reward_scale", "time", "side")),
+        *((name, _ADDRESS) for name in ("center", "rates", "sizes", "metric", "roots", "coefficients", "left")),
+        *((name, _ADDRESS) for name in ("inverse", *_SIDE, "norms", "solution", "k")),
     )
 
 
@@ -68,11 +90,7 @@ class KernelTask(ctypes.Structure):
 
     _fields_ = (
         *((name, _SIZE) for name in ("raw", "centred", "learned")),
-        *(
-            (f"{side}_{name}", _SIZE if name == "count" else _ADDRESS)
-            for side in ("left", "right")
-            for name in ("count", "x", "u", "z", "clocks", "x_lengths", "u_lengths", "z_lengths")
-        ),
+        *_sides("left", "right"),
         *((name, _SIZE) for name in ("row_step", "column_step")),
         ("out", _ADDRESS),
     )

@@ -52,6 +52,40 @@ struct rarely_solve_task {
     double *solution;             /* (rows, blocks·8·width), or (blocks, rows): solved to row `done`, then the right side */
 };
 
+/* Features of `model/kernels.py`: inputs (count, ·) and signals of each layer in turn. */
+struct rarely_kernel_side {
+    ptrdiff_t count;
+    const double *raw, *centred, *learned, *clocks; /* x; directions of u and of z; (time, side of a change) */
+    const double *raw_lengths, *lengths, *learned_lengths; /* 1, 3 and 1 each: √weight times what scales the kernel */
+};
+
+/* The weighted kernels between them; see evidence.c. */
+struct rarely_kernel_task {
+    ptrdiff_t raw, centred, learned; /* columns of each, which may be 0 */
+    struct rarely_kernel_side left, right;
+    ptrdiff_t row_step, column_step;
+    double *out;
+};
+
+/* How rounds are scored by kernels: features of the arms of one round, k with those of past rounds, and L⁻¹k. */
+struct rarely_dual_task {
+    ptrdiff_t raw, centred, learned;    /* columns, as in rarely_kernel_task */
+    ptrdiff_t width, blocks;            /* as in rarely_solve_task, for the arms of a round */
+    ptrdiff_t predicted;                /* coefficients of the mean; of the first rows of `past` unless `points` has rows */
+    struct rarely_kernel_side past, points;
+    double most;                        /* of a centred number */
+    double reward_center, reward_scale, time, side;
+    const double *center, *rates, *sizes; /* (dim,) */
+    const double *metric;               /* (dim, dim), or NULL */
+    const double *roots;                /* (5,): √weight of linear, network, products, constant, learned */
+    const double *coefficients;
+    const double *const *left, *const *inverse; /* panels of L */
+    double *x, *u, *z, *clocks, *x_lengths, *u_lengths, *z_lengths; /* out: features of the arms there are */
+    double *norms;                      /* (arms,) */
+    double *solution;                   /* (past, blocks·8·width), or (blocks, past) */
+    double *k;                          /* (points, arms), where there are points */
+};
+
 /* Consecutive rounds of a linear policy, of at most 128 parameters, or of one without a model: see `steps.c`. Rounds have
  * `arms` arms each, of which those in `present` are there; `rows`, `gains` and `costs` have numbers of these alone. What
  * is marked "in place" is changed also where the call fails. */
@@ -73,6 +107,7 @@ struct rarely_step_task {
     const double *scoring;         /* W of the Z that bonuses come from, (p, p); NULL for the running one */
     double *factor, *matrix;       /* W and Z, (p, p), in place */
     const double *rows;            /* (the arms there are, dim) */
+    struct rarely_dual_task *dual; /* NULL, or for one round of a policy of kernels, whose `parameters` are 1 */
     const double *gains, *costs;   /* (the arms there are,): a round's score is gain·mean + |gain|·bonus − cost; or NULL */
     const unsigned char *present;  /* (rounds, arms); NULL where all are */
     const double *uniforms;        /* (rounds,); NULL where the most probable arm is chosen */
@@ -85,21 +120,6 @@ struct rarely_step_task {
     double *chosen;                /* the tables of the history, from row 0 on: contexts, (·, dim); */
     double *known;                 /* probability, mean and bonus of the chosen arm; */
     ptrdiff_t *numbers;            /* arm, version and 0 */
-};
-
-/* Features of `model/kernels.py`: inputs (count, ·) and signals of each layer in turn. */
-struct rarely_kernel_side {
-    ptrdiff_t count;
-    const double *raw, *centred, *learned, *clocks; /* x; directions of u and of z; (time, side of a change) */
-    const double *raw_lengths, *lengths, *learned_lengths; /* 1, 3 and 1 each: √weight times what scales the kernel */
-};
-
-/* The weighted kernels between them; see evidence.c. */
-struct rarely_kernel_task {
-    ptrdiff_t raw, centred, learned; /* columns of each, which may be 0 */
-    struct rarely_kernel_side left, right;
-    ptrdiff_t row_step, column_step;
-    double *out;
 };
 
 /* These return 0, or 1 where there was no memory; rarely_step one of `enum trouble`. */

@@ -23,9 +23,10 @@
 #define ROUNDED (16 * 0x1p-52)
 #define GRID 0x1p53
 #define TINY_VARIANCE 1e-30
+#define DIGITS_LOST 1e-10 /* as in covariance/cholesky.py */
 
 enum rule { UPPER, UPPER_SHARED, THOMPSON, THOMPSON_SHARED, UNIFORM, GIVEN };
-enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES };
+enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES, ROUNDED_OFF };
 
 static int all_finite(const double *numbers, ptrdiff_t count) {
     int finite = 1;
@@ -74,9 +75,9 @@ static void mix(double *chances, ptrdiff_t count, double epsilon, double least) 
     chances[top] = 1 - others > least ? 1 - others : least;
 }
 
-/* The probabilities of the arms of a round; `work` has room for 2·count numbers. */
+/* The probabilities of the arms of a round; bonuses are rounded as `sizes` are; `work` has room for 2·count numbers. */
 static int chances_of(const struct rarely_step_task *task, ptrdiff_t round, ptrdiff_t count, const double *means,
-                      const double *bonuses, double *chances, double *work) {
+                      const double *bonuses, const double *sizes, double *chances, double *work) {
     if (task->rule == UNIFORM) {
         for (ptrdiff_t k = 0; k < count; k++) chances[k] = 1.0 / count;
     } else if (task->rule == GIVEN) {
@@ -86,7 +87,7 @@ static int chances_of(const struct rarely_step_task *task, ptrdiff_t round, ptrd
         for (ptrdiff_t k = 0; k < count; k++) chances[k] = k == given;
     } else {
         for (ptrdiff_t k = 0; k < count; k++) work[k] = means[k] + bonuses[k];
-        const double tolerance = tolerance_of(work, bonuses, count, task->reward_spread);
+        const double tolerance = tolerance_of(work, sizes, count, task->reward_spread);
         if (task->rule == UPPER || task->rule == UPPER_SHARED)
             best_arms(chances, work, count, tolerance, task->rule == UPPER_SHARED);
         else {
@@ -121,6 +122,89 @@ static ptrdiff_t drawn(const double *chances, ptrdiff_t count, const double *uni
 /* Scores of the arms there are become those of all arms, in the same place: NaN, or 0, for an absent one. */
 static void spread_out(double *numbers, const unsigned char *present, ptrdiff_t arms, ptrdiff_t count, double absent) {
     for (ptrdiff_t k = arms - 1; k >= 0; k--) numbers[k] = present[k] ? numbers[--count] : absent;
+}
+
+/* Features of a round's arms, as `Views.features` has them, and their squared norms. */
+static void dual_features(const struct rarely_dual_task *dual, const double *rows, ptrdiff_t count, ptrdiff_t dim) {
+    const double *root = dual->roots;
+    for (ptrdiff_t k = 0; k < count; k++, rows += dim) {
+        double *x = dual->x + k * dual->raw, *u = dual->u + k * dual->centred, *z = dual->z + k * dual->learned;
+        double size = 1, square = 0, turned = 1, norm = 0;
+        for (ptrdiff_t j = 0; j < dim; j++) {
+            const double c = (rows[j] - dual->center[j]) * dual->rates[j];
+            u[j] = c > dual->most ? dual->most : c < -dual->most ? -dual->most : c;
+            size += u[j] * u[j];
+            if (dual->raw) x[j] = rows[j] * dual->sizes[j], norm += x[j] * x[j];
+        }
+        for (ptrdiff_t i = 0; i < dual->learned - 1; i++) {
+            z[i] = 0;
+            for (ptrdiff_t j = 0; j < dim; j++) z[i] += u[j] * dual->metric[j * dim + i];
+            turned += z[i] * z[i];
+        }
+        u[dim] = 1;
+        for (ptrdiff_t j = 0; j <= dim; j++) u[j] /= sqrt(size), square += u[j] * u[j];
+        double *length = dual->u_lengths + 3 * k;
+        length[0] = root[1] * sqrt(size), length[1] = root[2] * size / sqrt(2), length[2] = root[3];
+        norm = norm * root[0] * root[0] + square * (length[0] * length[0] + length[1] * length[1] + length[2] * length[2]);
+        dual->x_lengths[k] = root[0], dual->z_lengths[k] = dual->learned ? root[4] * sqrt(turned) : 0;
+        if (dual->learned) {
+            double whole = 0;
+            z[dim] = 1;
+            for (ptrdiff_t j = 0; j <= dim; j++) z[j] /= sqrt(turned), whole += z[j] * z[j];
+            norm += whole * dual->z_lengths[k] * dual->z_lengths[k];
+        }
+        dual->clocks[2 * k] = dual->time, dual->clocks[2 * k + 1] = dual->side;
+        dual->norms[k] = norm;
+    }
+}
+
+/* Means and variances of a round's arms by kernels, and what variances were subtracted from. */
+static int dual_assess(struct rarely_step_task *task, const double *rows, ptrdiff_t count, double *means,
+                       double *variances, double *whole) {
+    const struct rarely_dual_task *dual = task->dual;
+    const ptrdiff_t past = dual->past.count, lanes = dual->width ? 8 * dual->width * dual->blocks : dual->blocks;
+    const ptrdiff_t row_step = dual->width ? lanes : 1, column_step = dual->width ? 1 : past;
+    const struct rarely_kernel_side arms = {count, dual->x, dual->u, dual->z, dual->clocks,
+                                            dual->x_lengths, dual->u_lengths, dual->z_lengths};
+    struct rarely_kernel_task kernel = {dual->raw, dual->centred, dual->learned, dual->past, arms,
+                                        row_step, column_step, dual->solution};
+    if (!all_finite(rows, count * task->dim)) return WRONG_CONTEXTS;
+    dual_features(dual, rows, count, task->dim);
+    if (past) {
+        memset(dual->solution, 0, past * lanes * sizeof *dual->solution);
+        if (rarely_kernel(&kernel)) return NO_MEMORY;
+    }
+    const double *k = dual->points.count ? dual->k : dual->solution;
+    const ptrdiff_t down = dual->points.count ? count : row_step, across = dual->points.count ? 1 : column_step;
+    if (dual->points.count) {
+        kernel.left = dual->points, kernel.row_step = count, kernel.column_step = 1, kernel.out = dual->k;
+        if (rarely_kernel(&kernel)) return NO_MEMORY;
+    }
+    for (ptrdiff_t l = 0; l < count; l++) {
+        double mean = 0;
+        for (ptrdiff_t i = 0; i < dual->predicted; i++) mean += dual->coefficients[i] * k[i * down + l * across];
+        means[l] = dual->reward_center + dual->reward_scale * mean;
+    }
+    const struct rarely_solve_task solve = {dual->width, dual->blocks, 0, past, 1, dual->left, dual->inverse, dual->solution};
+    if (past && rarely_solve(&solve)) return NO_MEMORY;
+    for (ptrdiff_t l = 0; l < count; l++) {
+        double left = dual->norms[l];
+        for (ptrdiff_t i = 0; i < past; i++) {
+            const double number = dual->solution[i * row_step + l * column_step];
+            left -= number * number;
+        }
+        if (!isfinite(means[l]) || !isfinite(dual->norms[l] / task->ridge)) return LARGE_FEATURES;
+        if (!isfinite(left)) return LARGE_VARIANCES;
+        if (left < DIGITS_LOST * dual->norms[l]) return ROUNDED_OFF;
+        whole[l] = dual->norms[l] / task->ridge, variances[l] = left / task->ridge;
+        task->unexplored += variances[l] / (whole[l] > TINY_VARIANCE ? whole[l] : TINY_VARIANCE);
+    }
+    for (ptrdiff_t j = 0; j < task->dim && task->disjoint; j++) {
+        ptrdiff_t owners = 0;
+        for (ptrdiff_t l = 0; l < count; l++) owners += rows[l * task->dim + j] != 0;
+        task->disjoint = owners <= 1;
+    }
+    return FINE;
 }
 
 #ifdef __x86_64__

@@ -126,15 +126,16 @@ static int NAME(regress)(const ptrdiff_t p, const ptrdiff_t dim, const ptrdiff_t
     return all_finite(theta, p);
 }
 
-/* One round, whose `count` arms begin at `first` of those there are; `work` has room for 5·count + 1 numbers. */
+/* One round, whose `count` arms begin at `first` of those there are; `work` has room for 6·count + 1 numbers. */
 static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t first, ptrdiff_t count, double *work) {
     const ptrdiff_t arms = task->arms, dim = task->dim, all = task->rounds * arms;
     const double *rows = task->rows + first * dim, share = task->shares ? task->shares[t] : 0;
     double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all;
-    double *values = work + count, *reaches = values + count, *known = task->known + 3 * (task->row + t);
+    double *values = work + count, *reaches = values + count, *sizes = reaches + count, *known = task->known + 3 * (task->row + t);
     double *chosen = task->chosen + (task->row + t) * dim, least = 0, zero = 0;
     int trouble = FINE;
-    if (task->parameters) trouble = NAME(assess)(task, rows, count, means, work);
+    if (task->dual) trouble = dual_assess(task, rows, count, means, work, sizes);
+    else if (task->parameters) trouble = NAME(assess)(task, rows, count, means, work);
     else if (!all_finite(rows, count * dim)) trouble = WRONG_CONTEXTS;
     if (trouble) return trouble;
     for (ptrdiff_t k = 0; k < count; k++) {
@@ -142,11 +143,12 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
         if (!task->parameters) means[k] = work[k] = 0;
         bonuses[k] = task->per_deviation * sqrt(work[k]);
         values[k] = gain * means[k] - cost, reaches[k] = fabs(gain) * bonuses[k];
+        sizes[k] = task->dual ? fabs(gain) * task->per_deviation * sqrt(sizes[k]) : reaches[k];
         zero += (means[k] + bonuses[k]) * 0 + (values[k] + reaches[k]) * 0;
         if (work[k] > least) least = work[k];
     }
     if (zero != 0) return LARGE_BONUSES;
-    trouble = chances_of(task, t, count, values, reaches, chances, reaches + count);
+    trouble = chances_of(task, t, count, values, reaches, sizes, chances, sizes + count);
     if (trouble) return trouble;
     const ptrdiff_t arm = drawn(chances, count, task->uniforms ? task->uniforms + t : NULL, share, task->held_out + t);
     if (task->advances) {
@@ -158,8 +160,8 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
         task->least_known += log(least > TINY_VARIANCE ? least : TINY_VARIANCE);
         task->offered += count;
         double x[MOST];
-        NAME(scaled)(task, chosen, x);
-        task->log_det += NAME(absorb)(task->parameters, x, task->factor, task->matrix);
+        if (!task->dual) NAME(scaled)(task, chosen, x);
+        if (!task->dual) task->log_det += NAME(absorb)(task->parameters, x, task->factor, task->matrix);
     }
     task->log_dets[t] = task->log_det;
     task->arm = arm;
@@ -179,7 +181,7 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
 }
 
 static int NAME(step)(struct rarely_step_task *task) {
-    double *work = malloc((5 * task->arms + 1) * sizeof *work);
+    double *work = malloc((6 * task->arms + 1) * sizeof *work);
     int trouble = work ? FINE : NO_MEMORY;
     ptrdiff_t first = 0;
     for (ptrdiff_t t = 0; t < task->rounds && !trouble; t++) {

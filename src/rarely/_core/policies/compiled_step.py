@@ -7,6 +7,7 @@ a covariance of one's own, and a machine without a compiler, goes the plain way,
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import cache
 from math import prod
@@ -17,7 +18,7 @@ import numpy as np
 from rarely._core.choice.gaussian_argmax import LARGE_BONUSES, tables
 from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.choice.rules import MixedRule, lot_share
-from rarely._core.covariance import Covariance, CovarianceFactory
+from rarely._core.covariance import Covariance, CovarianceFactory, Dual
 from rarely._core.covariance.cholesky import PANEL
 from rarely._core.covariance.primal import Primal
 from rarely._core.errors import InvalidContexts, InvalidInput
@@ -27,6 +28,7 @@ from rarely._core.inputs.history import History
 from rarely._core.native import in_use, library
 from rarely._core.native.linalg import NO_MEMORY
 from rarely._core.native.loader import StepTask
+from rarely._core.policies.kernel_step import KernelRoom, by_kernels
 from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, MODEL, NO_MODEL
 from rarely._core.policies.state import ArmStats, PolicyState, Version
 from rarely._core.types import Array, Decision
@@ -37,7 +39,7 @@ RULES = {"upper": 0, "thompson": 2, "uniform": 4, "given": 5}
 """`enum rule` of `steps.c`; one more where ties are shared."""
 TROUBLE = {2: LARGE_FEATURES, 3: LARGE_VARIANCES}
 """What to say of `enum trouble`."""
-MEMORY, BONUSES = 4, 5
+MEMORY, BONUSES, ROUNDED_OFF = 4, 5, 6
 KINDS = {"given": np.int64, "present": np.bool_, "held_out": np.bool_}
 """The numbers of arrays that do not hold float64."""
 FLOATS = np.dtype(np.float64)
@@ -81,15 +83,16 @@ class CompiledStep:
         self._one: tuple[int, int] | None = None
         self._mixed = self._draws = False
         self._source = NO_MODEL
+        self._kernels: Any = None
         self._in_use = False
         """Whether a call has begun and not ended; the last line, because this may be interrupted as well."""
 
-    def fits(self, state: PolicyState, arms: int, factory: CovarianceFactory) -> bool:
-        """Return whether rounds of that many arms can be decided here; get ready for the version in use."""
+    def fits(self, state: PolicyState, rounds: RoundContexts, factory: CovarianceFactory) -> bool:
+        """Return whether these rounds can be decided here; get ready for the version in use."""
         if self._in_use:
             self.__init__()  # type: ignore[misc]
         self._in_use = True
-        now, ready = state.current, self._ready
+        now, ready, arms = state.current, self._ready, rounds.present.shape[1]
         if (
             ready is None
             or now.learner is not ready.learner
@@ -99,9 +102,8 @@ class CompiledStep:
             or type(now.covariance) is not type(ready.covariance)
         ):
             self._ready, self._possible = now, self.possible(now)
-        self._in_use = self._possible and (
-            arms <= state.most_arms or factory.adapted(now.covariance, arms) is now.covariance
-        )
+        known = arms <= state.most_arms or factory.adapted(now.covariance, arms) is now.covariance
+        self._in_use = self._possible and known and (self._kernels is None or len(rounds) == 1)
         return self._in_use
 
     def possible(self, current: Version) -> bool:
@@ -114,7 +116,9 @@ class CompiledStep:
         self._mixed, self._draws = isinstance(rule, MixedRule), rule.draws
         own = rule.rule if isinstance(rule, MixedRule) else rule
         linear = learner.linear_form if type(covariance) is Primal and covariance.parameters <= PANEL else None
-        if not own.compiled or current.override is not None or current.unit != 1 or (learner.predicts and not linear):
+        kernels = learner.kernel_form if by_kernels(covariance) else None
+        modelled = linear or kernels or not learner.predicts
+        if not own.compiled or current.override is not None or current.unit != 1 or not modelled:
             return False
         task = self._task = self._task or StepTask(normal=_tables()[1])
         self._step = library().rarely_step
@@ -123,6 +127,10 @@ class CompiledStep:
         task.epsilon = rule.mixture.epsilon if isinstance(rule, MixedRule) else 0.0
         task.per_deviation, task.reward_spread, task.ridge = current.radius, learner.reward_spread, covariance.ridge
         self._source = MODEL if learner.predicts else NO_MODEL
+        self._kernels = task.dual = None
+        if kernels is not None and isinstance(covariance, Dual):
+            self._kernels = KernelRoom(kernels, learner.dim, covariance)
+            task.dual, task.parameters = ctypes.addressof(self._kernels.task), 1
         if linear is not None and isinstance(covariance, Primal):
             (scale, theta), d, p = linear, learner.dim, covariance.parameters
             if self._parameters != p:
@@ -174,11 +182,15 @@ class CompiledStep:
             place = place.ahead(generator, 1)
             task.uniforms, place = place.address + 8 * place.used, place.after(1)
         task.row = len(history)
+        if self._kernels is not None:
+            self._kernels.prepare(self._covariance, len(contexts), running=current.uses_running)
         if trouble := self._step(task):
+            if trouble == ROUNDED_OFF:
+                return None
             _explain(trouble, RoundContexts(contexts[None], np.ones((1, len(contexts)), np.bool_), 1, True), 0, 1)
         current, stats = self._accepted(current, stats, 1)
         history = history.after_rounds(1, life)
-        clock = state.clock.after_round(history.rounds, task.log_det)
+        clock = state.clock.after_round(history.rounds, current.covariance.log_det)
         after = changed(state, current=current, clock=clock, history=history, random=place, arm_stats=stats)
         decision = self._decision(self._room["scores"][:, 0].copy(), after, life)
         self._in_use = False
@@ -233,8 +245,8 @@ class CompiledStep:
         *,
         life: str,
         until_due: bool,
-    ) -> tuple[PolicyState, Decision]:
-        """Return what `select.decide` returns."""
+    ) -> tuple[PolicyState, Decision] | None:
+        """Return what `select.decide` returns; None where it should decide, and warn of lost digits."""
         current, clock, stats, history, place = (
             *(state.current, state.clock, state.arm_stats, state.history, state.random),
         )
@@ -248,7 +260,10 @@ class CompiledStep:
             if self._draws:
                 place = place.ahead(generator, count)
             history = self._bind(history, count)
-            end = clock.first_due(history.rounds, self._play(current, stats, history, rounds, start, count, place))
+            log_dets = self._play(current, stats, history, rounds, start, count, place)
+            if log_dets is None:
+                return None
+            end = None if self._kernels is not None else clock.first_due(history.rounds, log_dets)
             if end is not None:
                 clock = clock.ended(history.rounds + end + 1)
                 if until_due and end + 1 < count:
@@ -257,6 +272,8 @@ class CompiledStep:
                     self._play(current, stats, history, rounds, start, count, place)
             current, stats = self._accepted(current, stats, count)
             history, start = history.after_rounds(count, life), start + count
+            if self._kernels is not None:
+                clock = clock.after_round(history.rounds, current.covariance.log_det)
             place = place.after(count) if self._draws else place
             parts.append(self._room["scores"].copy())
             lots.append(self._room["held_out"].copy())
@@ -281,14 +298,15 @@ class CompiledStep:
         self._in_use = False
         return after, decision
 
-    def scores(self, state: PolicyState, rounds: RoundContexts) -> Array:
-        """Return mean, bonus and probability of every arm under the Z in use, (3, n, K)."""
+    def scores(self, state: PolicyState, rounds: RoundContexts) -> Array | None:
+        """Return mean, bonus and probability of every arm under the Z in use, (3, n, K); None as `decide` does."""
         parts, arms, stats = [], rounds.present.shape[1], state.arm_stats
         most = max(1, AT_ONCE // (arms * self._task.dim))
         self._task.advances = 0
         for start in range(0, len(rounds), most):
             count = min(len(rounds) - start, most)
-            self._play(state.current, stats, state.history, rounds, start, count, None)
+            if self._play(state.current, stats, state.history, rounds, start, count, None) is None:
+                return None
             parts.append(self._room["scores"].copy())
         return np.concatenate(parts, axis=1)
 
@@ -301,7 +319,7 @@ class CompiledStep:
         start: int,
         count: int,
         place: RandomPlace | None,
-    ) -> Array:
+    ) -> Array | None:
         """Let C decide the next rounds, and return log det of the running Z after each; nothing is accepted yet.
 
         Without a place in the stream of random numbers none is used, and Z stays as it is.
@@ -332,13 +350,17 @@ class CompiledStep:
             script: Any = rule
             room["given"][:] = script.take(count)
         self._covariance = current.covariance
-        if task.parameters:
+        if self._kernels is not None:
+            self._kernels.prepare(self._covariance, arms, running=current.uses_running)
+        elif task.parameters:
             self._covariance = self._load(
                 current.covariance, running=current.uses_running, alike=rule.ignore_running_bonuses
             )
         task.row = len(history)
         self._set_sums(stats, current.covariance)
         if trouble := self._step(task):
+            if trouble == ROUNDED_OFF:
+                return None
             _explain(trouble, rounds, start, count)
         log_dets: Array = room["log_dets"]
         return log_dets
@@ -370,16 +392,28 @@ class CompiledStep:
         """Return the version and the sums after the rounds that were played."""
         task, covariance = self._task, self._covariance
         if task.parameters:
+            sums = (task.offered, task.unexplored, task.picked, task.least_known)
+            stats = ArmStats(stats.rounds + count, *sums, bool(task.disjoint))
+        if self._kernels is not None:
+            self._ready = current = self._grown(current)
+        elif task.parameters:
             self._factor = self._room["running"].copy()
-            covariance = covariance.advanced(count, task.log_det, self._factor)
-            stats = ArmStats(
-                *(stats.rounds + count, task.offered, task.unexplored, task.picked, task.least_known),
-                bool(task.disjoint),
-            )
+            current = changed(current, covariance=covariance.advanced(count, task.log_det, self._factor))
         else:
-            covariance = changed(covariance, rounds=covariance.rounds + count)
-        self._current, self._stats = changed(current, covariance=covariance), stats
-        return self._current, stats
+            current = changed(current, covariance=changed(covariance, rounds=covariance.rounds + count))
+        self._current, self._stats = current, stats
+        return current, stats
+
+    def _grown(self, current: Version) -> Version:
+        """Return the version after a round scored by kernels, as the plain way makes it."""
+        task, covariance, arm = self._task, self._covariance.fork(), self._task.arm
+        rows = self._room["rows"][0]
+        if task.present:
+            present = self._room["present"][0]
+            arm, rows = int(present[:arm].sum()), rows[: int(present.sum())]
+        scored = covariance.rounds if current.uses_running else covariance.frozen_rounds
+        covariance.accept(covariance.propose(self._kernels.chosen(arm, covariance.ridge, scored)), 1)
+        return changed(current, covariance=covariance, learner=current.learner.observe_contexts(rows.copy(), 1))
 
 
 def _explain(trouble: int, rounds: RoundContexts, start: int, count: int) -> None:

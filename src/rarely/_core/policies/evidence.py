@@ -45,7 +45,7 @@ from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model import kernels
 from rarely._core.model.features import Factors
-from rarely._core.model.kernels import CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, Memory, Units, Views
+from rarely._core.model.kernels import CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, KernelForm, Memory, Units, Views
 from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
 from rarely._core.policies.gaussian_process import ARITHMETIC
 from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, split_mix, training_rows
@@ -215,6 +215,16 @@ class EvidenceLearner(ScaledLearner):
         cross = kernels.products(self._points, factors)
         factors = Factors(((self._whitening @ cross).T,), (np.ones((len(contexts), 1)),))
         return self.rewards.center + self.rewards.spread * (self.coefficients @ cross), factors
+
+    @property
+    def kernel_form(self) -> KernelForm | None:
+        if type(self) is not EvidenceLearner or self.inducing or self.units is None or not self.scale.fits:
+            return None
+        memory, weights = self.choice.memory, self.choice.weights
+        clock = (memory.decay * self.now, float(self.now >= memory.change))
+        metric, points = self.metric if weights[LEARNED] > 0 else None, self._points if len(self.coefficients) else None
+        model = (clock, self.coefficients, points, self.rewards.center, self.rewards.spread)
+        return KernelForm(self.units, metric, np.sqrt(self._scaled_weights), *model)
 
     def features(self, contexts: Array) -> Factors:
         return self.assess(contexts)[1] if self.inducing else self.kernel_features(contexts, self.now)

@@ -18,6 +18,7 @@ from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextScale, Moments, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
+from rarely._core.model.kernels import KernelForm
 from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
@@ -214,6 +215,11 @@ class Learner(ABC):
 
     def with_few_rewards(self, history: History) -> Learner | None:
         """Return what `learn` makes of some new rewards, where a few steps do that and nothing else changes."""
+        return None
+
+    @property
+    def kernel_form(self) -> KernelForm | None:
+        """What a mean by kernels is made of, for `CompiledStep`; else None."""
         return None
 
     @property

@@ -53,6 +53,7 @@ from rarely._core.policies.ceilings import Ceiling, Shares, check_user, decide_w
 from rarely._core.policies.compaction import compacted
 from rarely._core.policies.compiled_step import CompiledStep
 from rarely._core.policies.covariance_change import change_covariance
+from rarely._core.policies.kernel_step import by_kernels
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import log_update, warn_overdue
 from rarely._core.policies.options import Limits
@@ -252,10 +253,9 @@ class Policy(ABC):
         state, step = self._state, None if self._step is None else CompiledStep()
         rounds = state.reader.read(self._packed(contexts), mask)
         rounds = rounds if worth is None else with_worth(rounds, worth)
-        arms = rounds.present.shape[1]
-        if worth is None and step is not None and step.fits(state, arms, self._factory):
-            scores = step.scores(state, rounds)
-        else:
+        steps = worth is None and step is not None and step.fits(state, rounds, self._factory)
+        scores = step.scores(state, rounds) if steps and step is not None else None
+        if scores is None:
             with np.errstate(all="ignore"):  # what is not finite is refused
                 scores = scores_of(state.current.fork(), rounds, chances=chances)
         return scores[:, 0] if rounds.single else scores
@@ -351,11 +351,12 @@ class Policy(ABC):
         if before.ledger is not None:
             return self._decided_within(before, rounds, reader, user, until_due=until_due)
         step = self._step
-        arms = rounds.present.shape[1]
-        if step is not None and rounds.worth is None and step.fits(before, arms, self._factory):
-            return step.decide(before, rounds, reader, self._scratch, life=self._life, until_due=until_due)
+        how: Any = {"life": self._life, "until_due": until_due}
+        if step is not None and rounds.worth is None and step.fits(before, rounds, self._factory):
+            done = step.decide(before, rounds, reader, self._scratch, **how)
+            if done is not None:
+                return done
         with np.errstate(all="ignore"):
-            how: Any = {"life": self._life, "until_due": until_due}
             return decide(before, rounds, reader, self._factory, self._scratch, **how)
 
     def _decided_within(
@@ -781,7 +782,7 @@ class Policy(ABC):
     def _begin_life(self) -> None:
         self._life = secrets.token_hex(8)
         self._lock, learner = threading.Lock(), self._learner
-        compiled = learner.linear_form is not None or not learner.predicts
+        compiled = learner.linear_form is not None or not learner.predicts or by_kernels(self._covariance)
         self._step = CompiledStep() if compiled else None
 
     def _single_caller(self) -> threading.Lock:
