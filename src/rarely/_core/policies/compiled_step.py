@@ -116,9 +116,10 @@ class CompiledStep:
         self._mixed, self._draws = isinstance(rule, MixedRule), rule.draws
         own = rule.rule if isinstance(rule, MixedRule) else rule
         linear = learner.linear_form if type(covariance) is Primal and covariance.parameters <= PANEL else None
+        if not own.compiled or current.override is not None or current.unit != 1:
+            return False
         kernels = learner.kernel_form if by_kernels(covariance) else None
-        modelled = linear or kernels or not learner.predicts
-        if not own.compiled or current.override is not None or current.unit != 1 or not modelled:
+        if learner.predicts and not linear and not kernels:
             return False
         task = self._task = self._task or StepTask(normal=_tables()[1])
         self._step = library().rarely_step
