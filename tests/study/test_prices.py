@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from rarely import FramePolicy, LinTS, LinUCB, Mixture, OnDemand, Worth
-from rarely.errors import InvalidSlate, InvalidWorth
+from rarely import Ceiling, FixedGrid, FramePolicy, LinTS, LinUCB, Mixture, OnDemand, Shares, Worth
+from rarely.errors import CeilingReached, InvalidSlate, InvalidWorth
 from rarely.offpolicy import ips, slates
-from rarely.study import EnrolmentClosed, Request, Slate, Study, StudyConflict, Tell
+from rarely.study import EnrolmentClosed, InvalidStudy, Request, Slate, Study, StudyConflict, Tell
 from studies import contexts_of, every_storage, linear
 
 ITEMS = [
@@ -191,4 +191,49 @@ def test_slates_by_columns():
     slate = study.ask({"items": ITEMS}, id="v", slots=2, worth="price")
     assert {answer.arm for answer in slate} in ({"a", "b"}, {0, 1})
     assert study.verify().whole
+    assert study.replay().equal
+
+
+@every_storage
+def test_a_ceiling_and_shares_are_on_record_and_replayed(storage):
+    limits = Ceiling(12.0), Shares(floors={0: 0.1}, sticky=4, holdout=0.2)
+    policy = LinTS(2, FixedGrid(60, 4), seed=3).under(*limits)
+    study, draw = Study.create(storage, "trial", policy=policy, arms=["a", "b", "c"]), np.random.default_rng(0)
+    costs = np.array([0.0, 0.3, 1.0])
+    for i in range(60):
+        asked = {"worth": {"spends": costs}, "user": f"user {draw.integers(12)}"}
+        answer = study.ask(contexts_of(i), id=f"v{i}", **asked)
+        assert study.ask(contexts_of(i), id=f"v{i}", **asked) == answer
+        study.tell(answer.id, float(answer.index))
+        if study.due:
+            study.update()
+    records = list(study.decisions())
+    spent = sum(float(costs[each.answer.index]) for each in records)
+    assert spent <= 12.0 + 1e-9
+    assert {"sticky", "holdout"} <= {word for each in records for word in each.limits.split()}
+    assert all(each.price >= 0 and each.question.user for each in records)
+    assert study.verify().whole
+    assert study.replay().equal
+    study.close()
+    if "sqlite" in str(storage):
+        again = Study.open(storage, "trial")
+        assert again.replay().equal
+        again.close()
+
+
+def test_a_study_refuses_what_its_ceiling_cannot_count():
+    learned = LinTS(2, FixedGrid(60, 4), seed=3).under(Ceiling(12.0, costs="learned"))
+    with pytest.raises(InvalidStudy, match="too late for a ceiling of learned costs"):
+        Study.create("memory://prices-learned", "trial", policy=learned)
+    study = Study.create(
+        "memory://prices-known", "trial", policy=LinTS(2, FixedGrid(60, 4), seed=3).under(Ceiling(2.0))
+    )
+    with pytest.raises(InvalidWorth, match="needs what each arm costs"):
+        study.ask(contexts_of(0))
+    for i in range(2):
+        study.ask(contexts_of(i), worth={"spends": [1.0, 1.0, 1.0]})
+    with pytest.raises(CeilingReached, match="no arm may be shown in round 3"):
+        study.ask(contexts_of(3), worth={"spends": [1.0, 1.0, 1.0]})
+    assert study.ask(contexts_of(3), worth={"spends": [0.0, 1.0, 1.0]}).index == 0
+    assert study.status().decisions == 3
     assert study.replay().equal

@@ -115,6 +115,7 @@ class DecideRequest(RequestBody):
     )
 
     slots: int | None = Field(None, ge=1, description="How many arms are shown, in order: a slate.")
+    user_id: Id | None = Field(None, description="The user who keeps an arm, or is held out.")
 
     @model_validator(mode="after")
     def _asks_in_one_way(self) -> DecideRequest:

@@ -195,9 +195,10 @@ class Client:
         available: Any = None,
         worth: Any = None,
         slots: int | None = None,
+        user: str | None = None,
     ) -> Any:
         """Decide, once for each id; see `Study.ask`."""
-        body = _request_body(Request(contexts, id, available, worth=worth, slots=slots))
+        body = _request_body(Request(contexts, id, available, worth=worth, slots=slots, user=user))
         if slots is not None:
             return _answered(self._send("POST", "decide", body, has="slots"))
         if body["id"] not in self._asked:
@@ -506,7 +507,7 @@ def _request_body(request: Request) -> dict[str, Any]:
         contexts = {name: each.tolist() if hasattr(each, "tolist") else each for name, each in contexts.items()}
     body = {"id": new_id() if request.id is None else check_id(request.id), "contexts": contexts}
     body |= {} if available is None else {"available": list(available)}
-    body |= {} if request.slots is None else {"slots": request.slots}
+    body |= {name: each for name in ("slots", "user_id") if (each := getattr(request, name.split("_")[0])) is not None}
     return body if request.worth is None else body | {"worth": _plain_worth(request.worth)}
 
 

@@ -58,6 +58,8 @@ class Request(NamedTuple):
     """What outcomes are worth; see `Study.ask`."""
     slots: int | None = None
     """How many arms are shown."""
+    user: str | None = None
+    """The id of the user; see `Policy.under`."""
 
 
 Requests = Iterable[Request | tuple[Any, ...]]
@@ -83,6 +85,7 @@ class Question:
     """How many slots are to be filled; 0 for a single arm."""
     slot: tuple[str, int, int] | None = None
     """The id of the slate, its slot from 1 on, and how many there are; None for a decision that is no slot."""
+    user: str | None = None
 
     @property
     def by_arm(self) -> bool:
@@ -182,6 +185,10 @@ class DecisionRecord:
     held_out: bool | None
     """Whether a lot decided; see `Decision.held_out`."""
     actor: str
+    price: float | None = None
+    """The worth of a unit of the policy's `Ceiling`; None without one."""
+    limits: str = ""
+    """Which of "cap", "ceiling", "sticky" and "holdout" had a say; see `Policy.under`."""
 
     @property
     def present(self) -> BoolArray:
@@ -235,8 +242,10 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
             there = int(present.sum())
             raise InvalidSlate(f"a slate must have at most as many slots as arms, {there}; got {request.slots}.")
         slot_id(id, request.slots)
-    slots = int(request.slots or 0)
-    return Question(id, numbers, present, hash, check_text(request.actor, "actor"), table, worth, slots)
+    user = None if request.user is None else check_id(request.user, "user")
+    hash = hash if user is None else digest(hash, "user", user)
+    fields: dict[str, Any] = {"worth": worth, "slots": int(request.slots or 0), "user": user}
+    return Question(id, numbers, present, hash, check_text(request.actor, "actor"), table, **fields)
 
 
 def _worth(
@@ -300,7 +309,8 @@ def asked_of(questions: Sequence[Question], settings: StudySettings) -> dict[str
     contexts, mask = block_of(questions, settings)
     widths = [len(question.present) for question in questions]
     worth = Worth.joined([question.worth for question in questions], widths, max(widths))
-    return {"contexts": contexts, "mask": mask, "worth": worth}
+    users = [question.user for question in questions]
+    return {"contexts": contexts, "mask": mask, "worth": worth, "user": users if any(users) else None}
 
 
 def block_of(questions: Sequence[Question], settings: StudySettings) -> tuple[Any, BoolArray | None]:
@@ -361,12 +371,13 @@ def record_of(event: Event, arms: Sequence[str] | None) -> DecisionRecord:
         columns = unpacked(event.data, math.prod(shape), *[there] * (3 + len(named)))
         numbers, means, bonuses, chances, *worths = columns
         slot = tuple(content["slot"]) if "slot" in content else None
-        question = Question(answer.id, numbers.reshape(shape), present, content["request"], slot=slot)
+        marks: dict[str, Any] = {"slot": slot, "user": content.get("user")}
+        question = Question(answer.id, numbers.reshape(shape), present, content["request"], **marks)
         if named:
             question = replace(question, worth=Worth(**dict(zip(named, _spread(worths, present), strict=True))))
         if "sent" in content:
             question = replace(question, table=TableRound(content["sent"], question.numbers, len(present)))
-        decided = (content["block"], content["held_out"], event.actor)
+        decided = (content["block"], content["held_out"], event.actor, content.get("price"), content.get("limits", ""))
         return DecisionRecord(answer, question, means, bonuses, chances, *decided)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise BrokenStudy(f"event {event.seq} cannot be read as a decision ({error!r}). Use a backup.") from error
@@ -419,6 +430,10 @@ def block_events(
         worths = {} if question.worth is None else asdict(question.worth)
         worths = {name: column[here] for name, column in worths.items() if column is not None}
         content |= {"worth": [*worths]} if worths else {}
+        content |= {} if question.user is None else {"user": question.user}
+        content |= {} if decision.price is None else {"price": float(np.atleast_1d(decision.price)[i])}
+        limits = "" if isinstance(decision.reason, str) else str(decision.reason[i])
+        content |= {"limits": limits} if limits else {}
         content |= {} if question.slot is None else {"slot": list(question.slot)}
         data = packed(question.numbers, *(column[i, here] for column in columns), *worths.values())
         by = signed | ({"actor": question.actor} if question.actor else {})

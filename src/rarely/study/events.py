@@ -178,6 +178,8 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "reward": _number,
     "unseen": lambda value: isinstance(value, dict) and all(map(_whole, value.values())),
     "worth": lambda value: isinstance(value, list) and {*value} <= {"gain", "cost", "spends"},
+    **dict.fromkeys(["limits", "user"], lambda value: isinstance(value, str)),
+    "price": lambda value: _number(value) and value >= 0,
     "slot": lambda value: isinstance(value, list) and [*map(type, value)] == [str, int, int],
     "shape": lambda value: isinstance(value, list) and 0 < len(value) <= 2 and all(map(_whole, value)),
 }

@@ -231,6 +231,7 @@ class Study:
         available: Any = None,
         worth: Any = None,
         slots: int | None = None,
+        user: str | None = None,
         actor: str = "",
         reason: str = "",
     ) -> Any:
@@ -255,10 +256,12 @@ class Study:
         slots
             How many arms are shown, in order: the answer is then a `Slate` of as many answers, decisions of their own
             with the ids "id#1", "id#2", …
+        user
+            The id of the user, where the policy holds users out or lets them keep an arm; see `Policy.under`.
         """
-        return self.ask_many([Request(contexts, id, available, worth=worth, slots=slots)], actor=actor, reason=reason)[
-            0
-        ]
+        return self.ask_many(
+            [Request(contexts, id, available, worth=worth, slots=slots, user=user)], actor=actor, reason=reason
+        )[0]
 
     def ask_many(
         self, requests: Requests, *, actor: str = "", reason: str = "", errors: OnError = "raise"

@@ -32,6 +32,7 @@ from rarely import Policy, build_info
 from rarely.errors import RarelyError, SnapshotError
 from rarely.extend import Described, Progress
 from rarely.extend.checks import shown
+from rarely.extend.provisional import state_of
 from rarely.golden import family_of
 from rarely.study import errors
 from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
@@ -90,6 +91,12 @@ def create(
 ) -> None:
     """Write the first event and version 0 of a new study, unless the same study exists."""
     content, snapshot = _first_content(name, policy, settings)
+    ledger = state_of(policy).ledger
+    if ledger is not None and ledger.costs is not None:
+        raise errors.InvalidStudy(
+            "a study learns what it is told at its next version, too late for a ceiling of learned costs; give "
+            "known costs with each request: worth={'spends': …}."
+        )
     batches: int | None = getattr(policy.schedule, "batches", None)
     with storage.writing(name) as tables:
         row = tables.study(name)

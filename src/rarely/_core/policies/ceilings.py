@@ -399,8 +399,10 @@ def opened(ceiling: Any, shares: Any, state: PolicyState) -> Ledger:
 DecideOne = Callable[[PolicyState, RoundContexts], tuple[PolicyState, Decision]]
 
 
-def check_user(user: Any, ledger: Ledger | None) -> str | None:
-    """Return the id of a user; refuse one that is not text, or is missing where shares go by users."""
+def check_user(user: Any, ledger: Ledger | None) -> Any:
+    """Return the id of a user, or those of n rounds; refuse what is not text, or missing where shares go by users."""
+    if isinstance(user, list):
+        return [check_user(each, ledger) for each in user]
     if user is None and (ledger is None or not ledger.shares.by_user):
         return None
     if not isinstance(user, str) or not user:
@@ -434,7 +436,7 @@ def within_limits(
         reasons.append("holdout")
     else:
         rule = shares.rule(rule, arms)
-    if state.current.rule.compiled == "given":
+    if hasattr(state.current.rule, "instead"):
         rule = state.current.rule  # a record that is followed has its arms already
     if rule is not state.current.rule:
         state = changed(state, current=changed(state.current, rule=rule))
@@ -486,7 +488,8 @@ def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:
     if ledger.ceiling is None or not ledger.recent:
         return changed(state, ledger=ledger)
     scored = _scored(state, ledger)
-    rule, count = ledger.shares.rule(state.current.rule, scored[0].means.shape[1]), len(ledger.recent)
+    own = getattr(state.current.rule, "instead", state.current.rule)
+    rule, count = ledger.shares.rule(own, scored[0].means.shape[1]), len(ledger.recent)
 
     def spending(price: float) -> float:
         total = 0.0

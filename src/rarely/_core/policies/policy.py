@@ -267,7 +267,7 @@ class Policy(ABC):
         *,
         worth: Any = None,
         slots: int | None = None,
-        user: str | None = None,
+        user: str | list[str | None] | None = None,
         until_due: bool = False,
     ) -> Decision:
         """Decide one round, or n under the same version.
@@ -291,7 +291,7 @@ class Policy(ABC):
             are left. `contexts` may then be a function of the slot (from 0) and of the arms above that returns (K, d).
             See `observe` for the rewards of a slate, whose `Decision.slate` is the round of its first slot.
         user
-            The id of the user, where `Shares` hold users out or let them keep an arm.
+            The id of the user, where `Shares` hold users out or let them keep an arm; a list of them for n rounds.
         until_due
             Decide the rounds up to and including the one that ends the batch, and no more.
 
@@ -329,7 +329,7 @@ class Policy(ABC):
         return rounds if worth is None else with_worth(rounds, worth, ceiling=ledger is not None)
 
     def _decide(
-        self, contexts: Any, mask: Any, worth: Any, user: str | None, *, until_due: bool
+        self, contexts: Any, mask: Any, worth: Any, user: Any, *, until_due: bool
     ) -> tuple[PolicyState, Decision]:
         """Return the state after some rounds, and their decision."""
         before = self._state
@@ -344,7 +344,7 @@ class Policy(ABC):
         before: PolicyState,
         rounds: RoundContexts,
         reader: ContextReader,
-        user: str | None = None,
+        user: Any = None,
         *,
         until_due: bool = False,
     ) -> tuple[PolicyState, Decision]:
@@ -360,25 +360,26 @@ class Policy(ABC):
             return decide(before, rounds, reader, self._factory, self._scratch, **how)
 
     def _decided_within(
-        self, state: PolicyState, rounds: RoundContexts, reader: ContextReader, user: str | None, *, until_due: bool
+        self, state: PolicyState, rounds: RoundContexts, reader: ContextReader, user: Any, *, until_due: bool
     ) -> tuple[PolicyState, Decision]:
         """Return the state after rounds under a ceiling or shares, one by one: each changes what is left."""
-        made, bare, decisions = state.ledger, changed(state, ledger=None), list[Decision]()
+        decisions = list[Decision]()
 
         def decide_one(before: PolicyState, one: RoundContexts) -> tuple[PolicyState, Decision]:
-            return self._decided(changed(before, ledger=None), one, reader)
+            # The plain way, whatever the rule of the round: a record that is followed then has the same bits.
+            how: Any = {"life": self._life, "until_due": False}
+            with np.errstate(all="ignore"):
+                return decide(before, one, reader, self._factory, self._scratch, **how)
 
-        state = changed(bare, ledger=made)
         for i in range(len(rounds)):
-            state, decision = decide_within(state, rounds.alone(i), user, decide_one)
+            who = user[i] if isinstance(user, list) else user
+            state, decision = decide_within(state, rounds.alone(i), who, decide_one)
             decisions.append(decision)
             if until_due and state.clock.due:
                 break
         return changed(state, reader=reader), decisions[0] if rounds.single else stacked(decisions)
 
-    def _slates(
-        self, contexts: Any, mask: Any, worth: Any, slots: int, user: str | None
-    ) -> tuple[PolicyState, Decision]:
+    def _slates(self, contexts: Any, mask: Any, worth: Any, slots: int, user: Any) -> tuple[PolicyState, Decision]:
         """Return the state after a slate, or after one for each round, and the decisions of all slots."""
         state = self._state
 

@@ -29,6 +29,8 @@ class Script(ChoiceRule):
     ignore_running_bonuses: bool = False
     quick: bool = True
     """Whether C may decide: only what the true rule had decided in C gets the same bits there."""
+    instead: ChoiceRule | None = None
+    """The true rule."""
     done: int = 0
 
     @property
@@ -94,6 +96,7 @@ def follow(
     arms: IntArray,
     propensities: Array,
     worth: Any = None,
+    user: Any = None,
     *,
     ignore_running_bonuses: bool = False,
 ) -> None:
@@ -107,8 +110,8 @@ def follow(
     before = policy._state
     rule = before.current.rule
     try:
-        set_rule(policy, Script(arms, rule.draws, ignore_running_bonuses, _is_compiled(rule)))
-        policy.select(contexts, mask, worth=worth)
+        set_rule(policy, Script(arms, rule.draws, ignore_running_bonuses, _is_compiled(rule), rule))
+        policy.select(contexts, mask, worth=worth, user=user)
         after = policy._state
         done = slice(len(before.history), None)
         assessments = np.column_stack([propensities, after.history.means[done], after.history.bonuses[done]])
