@@ -257,3 +257,33 @@ def test_a_log_that_does_not_fit_the_tables_is_refused(settings, says):
     read = {"arm": "arm", "reward": "paid", "probability": "p", "encoder": policy.users} | settings
     with pytest.raises(InvalidTarget, match=says):
         snips(DecisionLog.from_frame(past, **read), policy)
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "pandas"])
+def test_items_that_are_changed_in_place_are_encoded_anew(kind):
+    tables, rows = made().tables, [dict(row) for row in ITEMS]
+    items = rows if kind == "list" else {name: [row[name] for row in rows] for name in rows[0]}
+    if kind == "pandas":
+        items = pytest.importorskip("pandas").DataFrame(items)
+    before = tables.features(items)
+    assert tables.features(items) is before
+    if kind == "list":
+        items[2]["topic"] = "b"
+    elif kind == "dict":
+        items["topic"][2] = "b"
+    else:
+        items.loc[2, "topic"] = "b"
+    rows[2]["topic"] = "b"
+    after = tables.features(items)
+    assert not np.array_equal(after, before)
+    np.testing.assert_array_equal(after, made().tables.features(rows))
+    assert "_kept" not in pickle.loads(pickle.dumps(tables)).__dict__
+
+
+@pytest.mark.parametrize(
+    "row", [{"age": 41.0, "town": "Ulm"}, {"age": 41, "town": "Ulm"}, {"age": 41.5, "town": "Rome"}]
+)
+@pytest.mark.filterwarnings("ignore::rarely.ContextsWarning")
+def test_one_row_is_encoded_as_in_a_table(row):
+    encoder = made().tables.users
+    np.testing.assert_array_equal(encoder(row), encoder([row])[0])

@@ -54,6 +54,44 @@ class Table(NamedTuple):
     """Whether one row came without a table around it."""
 
 
+def snapshot(table: Any) -> Any:
+    """Return what differs once a table has been changed in place, quick to make and to compare; None if unknown.
+
+    It holds the values of columns of objects, so that no other value can come to lie where one of them lay.
+
+    >>> rows = [{"price": 3.0, "name": "tea"}]
+    >>> before = snapshot(rows)
+    >>> rows[0]["price"] = 4.0
+    >>> before == snapshot(rows)
+    False
+    """
+    kind = type(table)
+    if hasattr(kind, "to_pydict"):  # pyarrow's do not change
+        return True
+    if kind is list and all(type(row) is dict for row in table):
+        return [tuple(row.items()) for row in table]
+    if kind is dict and all(type(values) in (list, np.ndarray) for values in table.values()):
+        return [(name, type(v), v.tobytes() if type(v) is np.ndarray else [*v], [*v]) for name, v in table.items()]
+    manager: Any = getattr(table, "_mgr", None)  # of pandas, whose public names take too long
+    if not hasattr(manager, "arrays") or not hasattr(manager, "axes"):
+        return None
+    arrays = [np.asarray(block) for block in manager.arrays]
+    held = [array.tolist() if array.dtype.kind == "O" else None for array in arrays]
+    return [[array.tobytes() for array in arrays], held, _Same(manager.axes[0])]
+
+
+class _Same:
+    """Equal to another of the very same object."""
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.held is other.held
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def is_gap(value: Any) -> bool:
     """Return whether a value stands for one that is not known.
 
@@ -253,14 +291,15 @@ class Column:
         if self.kind == "hash":
             codes = [out.shape[1] - 1 if key is None else bucket_of(key, self.buckets) for key in keys]
         else:
-            places, unknown = self._places, len(self.values)
+            places, unknown = self.places, len(self.values)
             codes = [places.get(key, unknown) for key in keys]
         out[np.arange(len(codes)), codes] = 1.0
         unknown = len(self.values) + self.buckets
         return shown(values[codes.index(unknown)]) if unknown in codes else None
 
     @cached_property
-    def _places(self) -> dict[str | None, int]:
+    def places(self) -> dict[str | None, int]:
+        """Which of its numbers is 1 for a value of a category, or for a gap."""
         return {value: place for place, value in enumerate(self.values)} | {None: len(self.names) - 1}
 
     def fill(self, part: Array, gaps: Any) -> None:

@@ -23,7 +23,18 @@ from rarely.extend.checks import (
     shown,
 )
 from rarely.extend.provisional import all_finite
-from rarely.frames.columns import Column, ColumnKind, Table, Values, WrongValue, is_gap, key_of, kind_of, read_table
+from rarely.frames.columns import (
+    Column,
+    ColumnKind,
+    Table,
+    Values,
+    WrongValue,
+    bucket_of,
+    is_gap,
+    key_of,
+    kind_of,
+    read_table,
+)
 
 MAX_NUMBERS = 2**16
 """Numbers that a row may become."""
@@ -130,9 +141,43 @@ class FrameEncoder:
         A `ContextsWarning` announces, once for each column, a value or a gap that the sample did not have. Where
         `unseen` is given, the column goes there instead.
         """
+        if type(frame) is dict and (row := self._row(frame)) is not None:
+            return row
         table = read_table(frame, what)
         out = self._encoded(table, what, unseen)
         return out[0] if table.single else out
+
+    @cached_property
+    def _plan(self) -> tuple[tuple[str, int, dict[str | None, int] | None, int], ...] | None:
+        """Of each column its name, where its numbers begin, the places of a category, and buckets; None with dates."""
+        starts = [place.start for place in self.slices.values()]
+        if any(column.kind == "date" for column in self.columns):
+            return None
+        return tuple(
+            (column.name, start, column.places if column.kind == "category" else None, column.buckets)
+            for column, start in zip(self.columns, starts, strict=True)
+        )
+
+    def _row(self, row: dict[Any, Any]) -> Array | None:
+        """Return the numbers of one row of known values without gaps; None for any other row."""
+        plan = self._plan
+        if plan is None or len(row) != len(plan):
+            return None
+        numbers = [0.0] * len(self.names)
+        for name, start, places, buckets in plan:
+            value = row.get(name)
+            if type(value) is str and places is not None:
+                place = places.get(value)
+                if place is None:
+                    return None
+                numbers[start + place] = 1.0
+            elif type(value) is str and buckets:
+                numbers[start + bucket_of(value, buckets)] = 1.0
+            elif type(value) is float and places is None and not buckets and math.isfinite(value):
+                numbers[start] = value
+            else:
+                return None
+        return np.array(numbers)
 
     def transform(self, frame: Any) -> Array:
         """Return the numbers of n rows, (n, d), of a table that may have other columns besides, as a log has."""

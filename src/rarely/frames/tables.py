@@ -19,7 +19,7 @@ import numpy as np
 from rarely.extend import ArmBlocks, Array
 from rarely.extend.checks import InvalidContexts, InvalidInput, InvalidWorth, read_real, shown
 from rarely.extend.provisional import Layout, worth_from
-from rarely.frames.columns import is_gap, plain_of, read_table
+from rarely.frames.columns import is_gap, plain_of, read_table, snapshot
 from rarely.frames.encoder import FrameEncoder
 
 
@@ -130,7 +130,19 @@ class FrameTables:
 
     def features(self, items: Any) -> Any:
         """Return the numbers of items, which may be those already; None where there is no such table."""
-        return items if self.items is None or isinstance(items, np.ndarray) else self.items(items, "items")
+        if self.items is None or isinstance(items, np.ndarray):
+            return items
+        table, before, numbers = self.__dict__.get("_kept", (None, None, None))
+        now = snapshot(items)
+        if now is None or table is not items or before != now:
+            numbers = self.items(items, "items")
+            numbers.flags.writeable = False
+            object.__setattr__(self, "_kept", (items, now, numbers))  # in one step: others may decide meanwhile
+        return numbers
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the items that were encoded last, for `pickle` and `copy`."""
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 
     def placed(self, rows: Any, features: Any) -> Array:
         """Return the contexts that numbers of users and items make."""
