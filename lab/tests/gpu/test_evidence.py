@@ -145,7 +145,7 @@ def test_more_forms_than_there_is_room_for_take_more():
     device = Device(1, 40, "cpu")
     places = {device.take() for _ in range(5)}
     assert len(places) == 5
-    assert max(places) < len(device.factors) == len(device.past)
+    assert max(places) < len(device.inverses) == len(device.past)
 
 
 def test_the_place_of_a_form_is_free_once_nothing_refers_to_it():

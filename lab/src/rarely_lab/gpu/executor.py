@@ -1,15 +1,16 @@
 """Cells on a GPU: networks and LinUCB in lockstep, policies by evidence side by side, the others on processors.
 
-Every process takes some cells that are played at once, and all of them use the GPU:
+Every process takes some cells that are played at once:
 
     networks             NeuralUCB and the batched configurations of `paper` and `practical`: `rarely_lab.gpu.lockstep`
-    LinUCB               `rarely_lab.gpu.linear`
+    LinUCB               `rarely_lab.gpu.linear`, on the processor: its matrices are too small for a GPU
     policies by evidence the core's own code in threads, whose arithmetic is done together: `rarely_lab.gpu.evidence`
     the others           one by one; preset `code` takes single samples in turn, for which a GPU gains nothing
 """
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +27,11 @@ from rarely_lab.engine.play import Played, Stopwatch
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.records import Record, content_of
 
-SPARE = 0.2
-"""The share of the free memory that the replicas of one process may fill."""
-EVIDENCE, LINEAR = 16, 400
+SPARE = 0.1
+"""The share of the GPU's memory that the replicas of one process may fill: four of them have networks at a time."""
+EVIDENCE, LINEAR = 25, 400
 """Cells of policies by evidence, and of LinUCB, that one process plays at once; of networks it plays all."""
-SECONDS = {"neuralucb": 4e-4, "network": 2e-7, "linear": 8e-6, "evidence": 2e-5}
+SECONDS = {"neuralucb": 5e-4, "network": 3e-7, "linear": 8e-6, "evidence": 2e-5}
 """Of a process on an H200, by the round of a cell; of networks and evidence by the round and update."""
 
 
@@ -69,7 +70,10 @@ class GpuExecutor:
 
         if self.device == "cuda":
             _torch()
-        parts = sorted(parted(cells), key=lambda part: -sum(map(self.work, part.cells)))
+        # Fewer, larger blocks of memory: processes that share a GPU would otherwise wait for what others have kept.
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        # LinUCB first: its thousands of records are then written while others play.
+        parts = sorted(parted(cells), key=lambda part: (part.kind != "linear", -sum(map(self.work, part.cells))))
         try:
             for results, told in side_by_side(partial(play_part, device=self.device), parts, self.jobs):
                 for sentence in told:
@@ -110,6 +114,7 @@ def parted(cells: Sequence[runs.Cell]) -> list[Part]:
             continue
         groups.setdefault((kind, cell.alike), []).append(cell)
     for (kind, _), group in groups.items():
+        group.sort(key=lambda cell: -cell.updates)  # those that are trained as often wait less for each other
         most = {"evidence": EVIDENCE, "linear": LINEAR}.get(kind, len(group))
         parts += [Part(kind, group[start : start + most]) for start in range(0, len(group), most)]
     return parts
@@ -123,6 +128,7 @@ def play_part(part: Part, device: str) -> tuple[list[runs.Result], list[str]]:
     left, said, results = list(part.cells), list[str](), list[runs.Result]()
     if not part.kind:
         return [runs.play_cell(cell) for cell in left], said
+    device = "cpu" if part.kind == "linear" else device
     most = len(left) if device != "cuda" or part.kind == "evidence" else _room(left[0])
     play = play_evidence if part.kind == "evidence" else play_group
     while left:
@@ -144,11 +150,9 @@ def _room(cell: Cell) -> int:
     from rarely_lab.gpu.lockstep import BLOCK
 
     rounds, problem, world = cell.rounds, cell.problem, cell.world()
-    columns = world.dim + 1
     # A replica's factor of Z, twice more where it is copied to be solved, candidates, and the arrays of a training.
-    each = 3 * rounds + 2 * columns + 14 * problem.hidden + 4 * BLOCK * world.arms
-    numbers = 4 * columns**2 if cell.configuration.linear else rounds * each
-    return max(1, int(SPARE * _torch().cuda.mem_get_info()[0]) // (8 * numbers))
+    each = 3 * rounds + 2 * (world.dim + 1) + 14 * problem.hidden + 4 * BLOCK * world.arms
+    return max(1, int(SPARE * _torch().cuda.mem_get_info()[1]) // (8 * rounds * each))
 
 
 def play_evidence(cells: Sequence[runs.Cell], device: str) -> list[runs.Result]:
