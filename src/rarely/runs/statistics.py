@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 
 import numpy as np
 
@@ -50,24 +51,12 @@ def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> IntervalEst
 
 
 def ratio_of_means(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> IntervalEstimate:
-    """Return Σa/Σb of non-negative, paired runs, with an interval around its logarithm by the jackknife.
-
-    Unlike a mean of ratios it lets a bad run count for what it cost, and one without any cost takes part. The
-    jackknife leaves out each run in turn, and the tests are those of its pseudo-values. The interval is everything
-    with fewer than three runs, and where one run alone has all the cost.
+    """Return Σa/Σb of non-negative, paired runs with its interval: see `ratios_of_means`.
 
     >>> ratio_of_means([2.0, 3.0, 2.0, 4.0], [1.0, 2.0, 1.0, 2.0])
     IntervalEstimate(value=1.83..., low=0.58..., high=2.46..., runs=4)
     """
-    runs, x, y = len(a), np.asarray(a, np.float64), np.asarray(b, np.float64)
-    if not runs or not y.sum() > 0:
-        return IntervalEstimate(math.nan, 0.0, math.inf, runs)
-    value = float(x.sum() / y.sum())
-    without = np.stack([x.sum() - x, y.sum() - y])
-    if runs < 3 or not np.all(without > 1e-12 * without.max()):
-        return IntervalEstimate(value, 0.0, math.inf, runs)
-    below, above = _reaches((1 - runs) * np.log(without[0] / without[1]), confidence)
-    return IntervalEstimate(value, value * _exp(-below), value * _exp(above), runs)
+    return ratios_of_means(a, b).interval(confidence)
 
 
 def share_of_sums(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> IntervalEstimate:
@@ -114,8 +103,8 @@ class Sample:
             estimate = IntervalEstimate(*(self.values[0],) * 3, self.runs)
         if self.unit is None:
             return estimate
-        if math.isnan(estimate.value):
-            return IntervalEstimate(math.nan, 0.0, math.inf, self.runs)
+        if math.isnan(estimate.value) or not self.unit:
+            return IntervalEstimate(math.nan if self.unit else 0.0, 0.0, math.inf, self.runs)
         value, low, high = (self.unit * _exp(x) for x in (estimate.value, estimate.low, estimate.high))
         return IntervalEstimate(value, low, high, self.runs)
 
@@ -154,7 +143,8 @@ class Sample:
             return 0.0 if sign * place < 0 else 1.0
         if self.exact and len({*self.values}) == 1:
             excess = sign * (self.values[0] - place)
-            return 0.0 if excess > 0 or (or_equal and not excess) else 1.0
+            tie = abs(excess) <= ROUNDING * max(1.0, abs(place))  # 2000 versions are 8 times 250, their logarithms not
+            return 0.0 if (or_equal if tie else excess > 0) else 1.0
         error, bends = _spread(self.values)
         if not error:
             return 1.0
@@ -167,7 +157,7 @@ class Sample:
         """Return the bound on the scale of the values."""
         if self.unit is None or math.isinf(bound):
             return bound
-        return math.log(bound / self.unit) if bound > 0 else -math.inf
+        return math.log(bound / self.unit) if bound > 0 < self.unit else -math.inf
 
 
 def differences(a: Sequence[float], b: Sequence[float]) -> Sample:
@@ -187,6 +177,39 @@ def ratios(a: Sequence[float], b: Sequence[float]) -> Sample:
         return Sample((math.nan,) * len(a), 1.0)
     unit = a[0] / b[0]
     return Sample(tuple(math.log(x / y / unit) for x, y in zip(a, b, strict=True)), unit)
+
+
+def ratios_of_means(a: Sequence[float], b: Sequence[float]) -> Sample:
+    """Return Σa/Σb of non-negative, paired runs, as the pseudo-values of the jackknife of its logarithm.
+
+    Unlike a mean of ratios it lets a bad run count for what it cost, and one without any cost takes part. The jackknife
+    leaves out each run in turn. It decides nothing with fewer than three runs, or where one run alone has all the cost.
+
+    >>> round(ratios_of_means([1.0, 1.0, 4.0], [1.0, 1.0, 1.0]).interval().value, 6)
+    2.0
+    """
+    runs, x, y = len(a), np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if not runs or not y.sum() > 0:
+        return Sample((math.nan,) * runs, 1.0)
+    value, without = float(x.sum() / y.sum()), np.stack([x.sum() - x, y.sum() - y])
+    if runs < 3 or not np.ptp(np.stack([x, y]), axis=1).any() or not np.all(without > 1e-12 * without.max()):
+        return Sample((0.0,) * runs, value)
+    each = (1 - runs) * np.log(without[0] / without[1])
+    return Sample(tuple((each - each.mean()).tolist()), value)
+
+
+def share(count: int, runs: int) -> IntervalEstimate:
+    """Return the share of runs that something happened in, with Wilson's interval of 95 %.
+
+    >>> share(0, 100)
+    IntervalEstimate(value=0.0, low=0.0, high=0.036..., runs=100)
+    """
+    if not runs:
+        return IntervalEstimate(math.nan, 0.0, 1.0, 0)
+    z, rate = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2), count / runs
+    middle, reach = rate + z**2 / (2 * runs), z * math.sqrt(rate * (1 - rate) / runs + (z / (2 * runs)) ** 2)
+    low, high = ((middle + sign * reach) / (1 + z**2 / runs) for sign in (-1, 1))
+    return IntervalEstimate(rate, max(0.0, low) if count else 0.0, min(1.0, high), runs)
 
 
 def _spread(values: Sequence[float] | Array) -> tuple[float, tuple[float, float]]:
