@@ -1,7 +1,7 @@
 """The style of matplotlib's figures: colours, markers and axes that all of them share.
 
-Figures have a transparent background, one ink and one colour for rules. As files they are for light paper; inside a
-page `inline` replaces ink, rules and palette by the page's own colours, which follow the reader's light or dark mode.
+Figures have a transparent background, one ink and one colour for rules, and follow the reader's light or dark mode:
+files by rules of their own, inside a page by `inline`, which gives them the page's colours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from rarely.pages.svg import INK, PALETTE, RULE
+from rarely.pages.svg import INK, PALETTE, RULE, with_dark_colours
 
 # Families also differ in marker and dash, for readers who see no colours.
 LOOKS = {
@@ -56,7 +56,7 @@ def drawn(draw: Callable[..., Figure], *arguments: Any, **options: Any) -> str:
     text = StringIO()
     with matplotlib.rc_context(STYLE):
         draw(*arguments, **options).savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+    return with_dark_colours(text.getvalue())
 
 
 class PlainLocator(LogLocator):

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
@@ -42,6 +43,25 @@ _NUMBER = re.compile(r"-?\d+\.\d+")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 _COORDINATES = re.compile(r' (?:d|x|y|x1|x2|y1|y2|width|height|points|transform)="[^"]*"')
 _STYLE = re.compile(r' style="([^"]*)"')
+
+
+def with_dark_colours(svg: str) -> str:
+    """Return a figure for a file whose ink, rules and palette follow the reader's dark mode, with no other change.
+
+    >>> with_dark_colours('<svg width="9pt"><path style="fill: #0072b2"/></svg>')
+    '<svg width="9pt"><style>@media (prefers-color-scheme: dark) {...} [style*="fill: #0072b2"] { fill: #...'
+    """
+    css = (Path(__file__).with_name("templates") / "style.css").read_text(encoding="utf-8")
+    dark = dict(re.findall(r"--(\w+): (#\w+)", css.partition("prefers-color-scheme: dark")[2]))
+    names = {INK: "ink", RULE: "line"} | {value: name for name, value in PALETTE.items()}
+    rules = " ".join(
+        f'[style*="{what}: {light}"] {{ {what}: {dark[name]} !important }}'
+        for light, name in names.items()
+        for what in ("fill", "stroke")
+    )
+    head, tag, rest = svg.partition("<svg")
+    own, close, body = rest.partition(">")
+    return f"{head}{tag}{own}{close}<style>@media (prefers-color-scheme: dark) {{ {rules} }}</style>{body}"
 
 
 def inline(svg: str, label: str) -> Markup:
