@@ -61,6 +61,19 @@ def test_what_an_engine_predicts_counts_where_none_of_a_kind_is_done(clock):
     assert shown.left() == "about 11 s left"
 
 
+def test_an_engine_that_plays_many_cells_at_once_says_from_the_start_how_long_it_takes(clock):
+    """A hundred seconds of processes, four at a time; and cells that end together halfway are no pace."""
+    shown = progress.ShownProgress("a run", 0, work=lambda cell: 10.0, at_once=4)
+    shown.started(CELLS[:10])
+    assert shown.left() == "about 25 s left"
+    clock[0] = 20.0
+    for cell in CELLS[:5]:
+        shown.finished(Result(cell.id, Record({"seconds": {"selecting": 2.0, "training": 10.0}})))
+    assert shown.left() == "about 7.5 s left"
+    clock[0] = 40.0
+    assert shown.left() == "it takes longer than foreseen"
+
+
 def test_the_start_of_processes_is_no_pace(clock):
     """Five seconds until the first of a hundred cells that take 0.1 s each: that is not eight minutes for all."""
     cells = plan_cells([PROBLEMS["cosine"]], ["code"], runs=200, rounds=50)

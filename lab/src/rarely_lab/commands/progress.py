@@ -57,7 +57,8 @@ def play_cells(
 
     `what` says what a cell is, and `tell`, where few are played, what came of one.
     """
-    with ShownProgress(what, len(cells), tell, getattr(executor, "work", None)) as shown:
+    predict, at_once = getattr(executor, "work", None), getattr(executor, "at_once", 0)
+    with ShownProgress(what, len(cells), tell, predict, at_once) as shown:
         failures = run_cells(cells, store, executor, replace=replace, started=shown.started, finished=shown.finished)
     shown.say_failures(failures)
     return failures
@@ -72,7 +73,9 @@ class ShownProgress(Shown):
     """What a run of so many cells tells; its methods are the callbacks of `run_cells`. See `play_cells`.
 
     The time left is the work that is left, at the pace of the cells that are done. What a cell takes is what others of
-    its policy, problem and number of rounds took here; where none of them is done yet, it is predicted, by `work`.
+    its policy, problem and number of rounds took here; where none of them is done yet, it is predicted, by `work`. An
+    engine whose processes each play many cells at once, `at_once` processes, says what it will take in seconds: until
+    those cells end together they show no pace.
     """
 
     def __init__(
@@ -81,12 +84,13 @@ class ShownProgress(Shown):
         cells: int,
         tell: Callable[[Record], str] | None = None,
         work: Callable[[Cell], float] | None = None,
+        at_once: int = 0,
     ) -> None:
         counts = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
         super().__init__(counts, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
         self._tell_record = tell
         self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
-        self._predict = work or (lambda cell: cell.work())
+        self._predict, self._at_once = work or (lambda cell: cell.work()), at_once
         self._works, self._failed = dict[str, float](), dict[str, list[str]]()
         self._left, self._measured = dict[str, float](), dict[str, tuple[float, float]]()
         """Predicted work that is left, and of what is done the prediction and the measured seconds, by kind."""
@@ -127,17 +131,27 @@ class ShownProgress(Shown):
         self._bars.update(self._bar, total=self._work, completed=self._worked, done=self.done, description=left)
 
     def left(self) -> str:
+        if self._at_once:
+            seconds = (self._spent() + self._rest()) / self._at_once - self.elapsed
+            return f"about {span(seconds)} left" if seconds > 0 else "it takes longer than foreseen"
         early = self._seen < PACE_TIME * self._first and self._worked < PACE_SHARE * self._work
         if early or not self._worked:
             return "the time left is not known yet"
-        spent = sum(seconds for _, seconds in self._measured.values())
+        spent = self._spent()
         if not spent:
             return "the time left is not known yet"
-        rest = 0.0
+        return f"about {span(max(0.0, self._seen * (spent + self._rest()) / spent - self.elapsed))} left"
+
+    def _spent(self) -> float:
+        return sum(seconds for _, seconds in self._measured.values())
+
+    def _rest(self) -> float:
+        """Return the seconds of a process that are left, at the pace of cells of the same kind, or else of all."""
+        rest, overall = 0.0, (self._worked, self._spent())
         for kind, work in self._left.items():
-            predicted, seconds = self._measured.get(kind, (self._worked, spent))
+            predicted, seconds = self._measured.get(kind, (0.0, 0.0) if self._at_once else overall)
             rest += work * seconds / predicted if predicted else work
-        return f"about {span(max(0.0, self._seen * (spent + rest) / spent - self.elapsed))} left"
+        return rest
 
     def say_failures(self, failures: Sequence[Result]) -> None:
         """Say how many cells failed, if any; the first of each kind was named at once."""
