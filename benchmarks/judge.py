@@ -20,7 +20,8 @@ false one confirmed, for all claims and for the worst, and in how many papers th
 are barely true (mean 0), and the opposite claim; and shows how often it is told that a mean is above 0 that is.
 
 `--published` shifts the runs of each check that decided a published verdict to a mean of 0, draws as many runs from
-them with replacement, and shows how often the test would have said what it said: the error rate, were they the world.
+them with replacement, or 30, and shows how often the test would have said what it said: the error rate, were they the
+world. Pairs of runs are drawn, so that a ratio of means is estimated anew.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -44,7 +45,7 @@ from rarely_lab.engine.packed import read_packed
 from rarely_lab.reproduce.catalogue import GRID, PAPER, PROBLEMS, configurations
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.records import Record
-from rarely_lab.reproduce.report.claims import ALPHA, HELD, Check, Claim, ClaimChecker, decide
+from rarely_lab.reproduce.report.claims import ALPHA, ESTIMANDS, HELD, Check, Claim, ClaimChecker, Estimand, decide
 from rarely_lab.reproduce.report.paper_claims import CLAIMS, OVERALL
 from rarely_lab.reproduce.report.results import Comparison, Series, _linear, compare
 
@@ -69,6 +70,7 @@ class Run:
     form: str = "one"
     engine: str = "one"
     curve: float = field(default=0.0)
+    id: str = "simulated"
 
 
 @dataclass(frozen=True)
@@ -175,14 +177,8 @@ def truth(checks: list[Check]) -> list[bool]:
     return told
 
 
-def _exact(difference: Check, ratio: Check) -> Check:
-    """A check whose differences are those of means, and whose ratios are geometric means."""
-    parts = zip(difference.parts, ratio.parts, strict=True)
-    return replace(difference, parts=tuple(d if d.sample.unit is None else r for d, r in parts))
-
-
-def judged(claim: Claim, comparisons: list[Comparison]) -> list[Check]:
-    return [check for c in comparisons for check in claim.checks(ClaimChecker(c))]
+def judged(claim: Claim, comparisons: list[Comparison], estimand: Estimand = "typical") -> list[Check]:
+    return [check for c in comparisons for check in claim.checks(ClaimChecker(c, estimand))]
 
 
 def claims_of(worlds: list[World]) -> list[tuple[Claim, list[str]]]:
@@ -197,22 +193,21 @@ def is_true(claim: Claim, checks: list[Check]) -> bool:
 
 
 def random_paper(seed: int, runs: tuple[int, ...]) -> Counter:
-    """Verdicts on every claim of one random paper, with the truth."""
-    rng = np.random.default_rng(seed)
+    """Verdicts on every claim of one random paper, with the truth: every second one by means."""
+    rng, estimand = np.random.default_rng(seed), ESTIMANDS[seed % 2]
     worlds = [random_world(problem, rng) for problem in PAPER]
-    means, logs = ({w.problem: w.comparison(2, rng, truth=kind) for w in worlds} for kind in ("means", "logs"))
+    exact = {w.problem: w.comparison(2, rng, truth="means" if estimand == "mean" else "logs") for w in worlds}
     many = {w.problem: w.comparison(MANY, rng) for w in worlds if w.problem in ("mushroom", "quadratic")}
     out: Counter = Counter()
     facts = {}
     for claim, on in claims_of(worlds):
-        sources = [many, many] if claim.id in GAPS else [means, logs]
-        differences, ratios = (judged(claim, [source[p] for p in on]) for source in sources)
-        facts[claim.id] = is_true(claim, [_exact(*pair) for pair in zip(differences, ratios, strict=True)])
+        source = many if claim.id in GAPS else exact
+        facts[claim.id] = is_true(claim, judged(claim, [source[p] for p in on], estimand))
     for n in runs:
         seen = {w.problem: w.comparison(n, rng) for w in worlds}
         wrong = Counter()
         for claim, on in claims_of(worlds):
-            verdict = decide(judged(claim, [seen[p] for p in on]), claim.rule)[0]
+            verdict = decide(judged(claim, [seen[p] for p in on], estimand), claim.rule)[0]
             out["random", n, claim.id, facts[claim.id], verdict.partition(",")[0]] += 1
             wrong["refuted"] += facts[claim.id] and verdict == "does not hold"
             wrong["confirmed"] += not facts[claim.id] and verdict in HELD
@@ -326,6 +321,8 @@ HARD = {
 CHECKS = (1, 3, 9)
 RUNS = (10, 30, 100)
 FEW = (3, 5)
+FEW_RUNS, POPULATION = 30, 100
+"""Runs that are drawn from published ones as if these were the world, and how many of them make a world."""
 EFFECTS = {3: 4.0, 5: 2.2, 10: 1.2, 30: 0.6, 100: 0.32}
 """Of the power, in standard deviations; Student's test finds them in normal runs in about 9 of 10 cases."""
 
@@ -373,37 +370,65 @@ def show_tests(times: int) -> None:
         print(Grid(head, [of_sample(name, n, times) for name in samples for n in sizes], numbers=1).markdown(), "\n")
 
 
-def deciding() -> Iterator[tuple[str, np.ndarray, bool]]:
+@dataclass(frozen=True)
+class Pairs(Sample):
+    """A sample with the numbers that it is the ratio of."""
+
+    pairs: tuple[tuple[float, ...], ...] = ()
+
+    def redrawn(self, rng: np.random.Generator, size: tuple[int, int], estimand: Estimand) -> np.ndarray:
+        """What the judge tests of runs that are drawn from these, less the truth, were these the world."""
+        a, b = np.array(self.pairs, float)
+        at = rng.integers(len(a), size=size)
+        if estimand == "typical":
+            return np.log(a / b)[at] - np.log(a / b).mean()
+        above, below = a[at], b[at]
+        whole = np.log(above.sum(axis=1) / below.sum(axis=1))[:, None]
+        with np.errstate(all="ignore"):
+            each = (1 - size[1]) * np.log((above.sum(axis=1)[:, None] - above) / (below.sum(axis=1)[:, None] - below))
+        found = each - each.mean(axis=1)[:, None] + whole - np.log(a.sum() / b.sum())
+        return np.where(np.isfinite(found).all(axis=1)[:, None], found, 0.0)  # one run has it all: nothing is decided
+
+
+class PairsChecker(ClaimChecker):
+    """Keeps what samples are made of."""
+
+    def sample(self, a, b) -> Sample:
+        made = super().sample(a, b)
+        return Pairs(made.values, made.unit, pairs=(tuple(a), tuple(b)))
+
+
+def deciding(comparisons: list[Comparison], estimand: Estimand) -> Iterator[tuple[str, Pairs, bool]]:
     """Each sample that decided a published verdict, and whether it was told to lie above its bound."""
-    for comparison in compare(read_packed(RECORDS, Record).records):
-        checker = ClaimChecker(comparison)
+    for comparison in comparisons:
         for claim in CLAIMS.get(comparison.base, ()):
-            checks = claim.checks(checker)
-            verdict, decided = decide(checks, claim.rule)
+            verdict, decided = decide(claim.checks(PairsChecker(comparison, estimand)), claim.rule)
             if claim.kind == "figure" or verdict not in (*HELD, "does not hold"):
                 continue
             for one_check in decided:
                 if not one_check.check.counted or one_check.verdict.partition(",")[0] != verdict.partition(",")[0]:
                     continue
                 for part in one_check.check.parts:
-                    values = np.array(part.sample.values)
-                    if len(values) >= 3 and np.ptp(values) > 1e-9:
-                        above = (np.isfinite(part.low)) == (verdict in HELD)
-                        yield f"{comparison.problem}, {comparison.preset}: {claim.id}, {part.what}", values, above
+                    if part.sample.runs >= 3 and np.ptp(part.sample.values) > 1e-9:
+                        above = (part.low > 0) == (verdict in HELD)
+                        yield f"{comparison.problem}, {comparison.preset}: {claim.id}, {part.what}", part.sample, above
 
 
 def show_published(times: int) -> None:
-    """Print how many samples decided a verdict, and those on which the test would err most."""
-    rng, rows = np.random.default_rng(0), []
-    for what, values, above in deciding():
-        centred = values - values.mean()
-        skewness = (centred**3).mean() / centred.std() ** 3
-        told = rejections(rng.choice(centred, (times, len(values))), ALPHA)[int(above)].mean()
-        rows.append((100 * told, skewness, len(values), what))
-    rows.sort(reverse=True)
-    print(f"{len(rows)} samples; above 5 %: {sum(row[0] > 5 for row in rows)}")
-    for error, skewness, runs, what in rows[:10]:
-        print(f"{error:5.1f} %  skewness {skewness:5.1f}  {runs:3d} runs  {what}")
+    """Print how many samples decided a verdict, and where the test errs most: with all runs, and with 30."""
+    rng, comparisons = np.random.default_rng(0), compare(read_packed(RECORDS, Record).records)
+    for estimand, few in itertools.product(ESTIMANDS, (0, FEW_RUNS)):
+        rows = []
+        for what, sample, above in deciding(comparisons, estimand):
+            if not few or sample.runs >= POPULATION:
+                drawn = sample.redrawn(rng, (times, few or sample.runs), estimand)
+                sides = [100 * told.mean() for told in rejections(drawn, ALPHA)]
+                rows.append((max(sides) if few else sides[int(above)], sample.runs, what))
+        rows.sort(reverse=True)
+        many = f"{few} runs of each" if few else "as many runs as there are"
+        print(f"{estimand}, {many}: {len(rows)} samples; above 5 %: {sum(row[0] > 5 for row in rows)}")
+        for error, runs, what in rows[:5]:
+            print(f"{error:5.1f} %  of {runs} runs  {what}")
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from code_blocks import run, sections
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-# tests/test_readme.py and tests/test_tutorials.py run the code of these, and look at what it makes.
-RUN_ELSEWHERE = {ROOT / "README.md", *(DOCS / "tutorials").glob("*.md")}
+# tests/test_readme.py, tests/test_tutorials.py and lab/tests/reproduce/test_flat.py run the code of these.
+RUN_ELSEWHERE = {ROOT / "README.md", DOCS / "reproduction.md", *(DOCS / "tutorials").glob("*.md")}
 WITH_CODE = [page for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"] if page not in RUN_ELSEWHERE]
 COOKBOOK = DOCS / "cookbook.md"
 MODULES = [

@@ -101,9 +101,9 @@ def test_the_page_needs_nothing_else(folder):
 def test_the_page_tells_what_the_claims_file_tells(folder):
     text = (folder / "report.html").read_text()
     claims = json.loads((folder / "claims.json").read_text())["claims"]
-    assert len(claims) == 2 * (1 + 6 + 8)
+    assert len(claims) == 2 * 2 * (1 + 6 + 8)
     for claim in claims:
-        at = text.index(f'id="{claim["id"]}-{claim["problem"]}-{claim["preset"]}"')
+        at = text.index(f'id="{claim["id"]}-{claim["problem"]}-{claim["preset"]}-{claim["estimand"]}"')
         said = "figure" if claim["kind"] == "figure" else claim["verdict"]
         assert said in text[at : at + 400]
 
@@ -112,8 +112,9 @@ def test_the_page_begins_with_the_counts_of_each_preset_and_what_they_have_in_co
     text = (folder / "report.html").read_text()
     summary = text[text.index('id="summary"') :]
     summary = summary[: summary.index("</ul>")]
-    assert summary.count("<li>") == 4
-    assert "Preset practical: of 13 claims" in summary
+    assert summary.count("<li>") == 6
+    assert "Preset practical, of 13 claims: by means" in summary
+    assert "with the smallest budget mean regret is" in summary
     assert "in every reading" in summary
     assert text.index('id="summary"') < text.index('id="claims"')
 
@@ -154,7 +155,8 @@ def test_the_table_has_a_line_for_every_series(folder):
     lines = [line for one in comparisons for line in results(one).body]
     assert len(lines) == 2 * 2 * (4 + 1 + 3 + 9) + 2 * 2
     fixed = next(line for line in lines if line[0] == "fixed B=40")
-    assert fixed == ["fixed B=40", "2", "108 ± 5", "50 %", "39", "0.25", "0.75", "1×", "60", "64"]
+    share = "100 [34.2, 100]"  # of both runs, in a world in which uniform play loses less than twice as much
+    assert fixed == ["fixed B=40", "2", "108 ± 5", "108", share, "50 %", "39", "0.25", "0.75", "1×", "60", "64"]
 
 
 def test_an_empty_folder_is_told(tmp_path):
@@ -210,15 +212,15 @@ def test_shares_of_a_lockstep_are_no_times_but_those_of_timed_runs_are(tmp_path)
         one.data["near_ties"] = 3
     (alone,) = compare(lockstep)
     assert alone.paired("seconds", *alone.series.values()) == ([], [])
-    assert [row[5:8] for row in results(alone).body] == [["—", "—", "—"]] * 2
+    assert [row[7:10] for row in results(alone).body] == [["—", "—", "—"]] * 2
     timed = [
         record("cosine-timed", kind=kind, seconds=took, regret=1.0, **c)
         for (kind, c), took in zip(kinds.items(), (8.0, 2.0), strict=True)
     ]
     (both,) = compare([*lockstep, *timed])
     assert both.paired("seconds", *both.series.values()) == ([8.0], [2.0])
-    assert [row[2:8:5] for row in results(both).body] == [["100 ± 0", "1×"], ["100 ± 0", "4×"]]
-    assert [row[5:7] for row in results(both).body] == [["2.00", "6.00"], ["0.50", "1.50"]]
+    assert [row[2:10:7] for row in results(both).body] == [["100 ± 0", "1×"], ["100 ± 0", "4×"]]
+    assert [row[7:9] for row in results(both).body] == [["2.00", "6.00"], ["0.50", "1.50"]]
     for some, scatter in ((lockstep, 0), (timed, 1)):
         for one in some:
             Store(tmp_path).write(one)

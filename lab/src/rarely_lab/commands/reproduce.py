@@ -33,7 +33,7 @@ from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.config import PRESETS, Problem
 from rarely_lab.reproduce.records import Store, check_engines, unpack
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS
-from rarely_lab.reproduce.report.tables import tally
+from rarely_lab.reproduce.report.tables import WORDS, tally
 
 if TYPE_CHECKING:
     from rarely_lab.reproduce.report.page import Report
@@ -166,6 +166,10 @@ def report_command(
     publish: Annotated[
         Path | None, typer.Option(help="Also write the records to this file, in a compact form with digests.")
     ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Also write runs.csv and checks.csv into this folder.")] = None,
+    few_updates: Annotated[
+        Path | None, typer.Option(help="Also write a page on what few updates cost over T to this file.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder for the report of a file of records; by default one beside it.")
     ] = None,
@@ -180,6 +184,7 @@ def report_command(
     - `rarely report out --markdown results.md` — the claims and tables as Markdown too
     - `rarely report out --publish records.json.gz` — all records in one file of a few MB
     - `rarely report records.json.gz --out published` — the report from that file
+    - `rarely report records.json.gz --csv tables` — all runs and all checks as flat tables, too
     """
     published = folder if folder.suffix == ".gz" else None
     if published is None and out is not None:
@@ -187,22 +192,23 @@ def report_command(
     if published is not None:
         folder = out or published.with_name(published.name.partition(".json")[0])
         check_folder(folder)
-    written = make_report(folder, published, publish, markdown)
+    written = make_report(folder, published, publish, markdown, csv, few_updates)
     if publish is not None:
         console.print(f"records: {escape(str(publish))}, {publish.stat().st_size / 1e6:.2f} MB")
     if written.refused:
         raise typer.Exit(1)
 
 
-def make_report(
-    out: Path, published: Path | None = None, publish_to: Path | None = None, markdown: Path | None = None
-) -> Report:
-    """Write the report of a folder, or of published records into one, and say what it has found."""
+def make_report(out: Path, published: Path | None = None, *files: Path | None) -> Report:
+    """Write the report of a folder, or of published records into one, and say what it has found.
+
+    `files` are further ones to write, as `write_report` takes them.
+    """
     console.print(f"making the report of {escape(str(published or out))}")
     from rarely_lab.reproduce.report.page import write_report
 
     with Stages("reading records") as stages:
-        written = write_report(out, partial(stages, "drawing figures"), published, publish_to, markdown)
+        written = write_report(out, partial(stages, "drawing figures"), published, *files)
     path, judged = written.path, written.judged
     if written.refused:
         say_refused(written.refused, "the report leaves them out and says so")
@@ -210,7 +216,9 @@ def make_report(
     if lengths:
         console.print(f"T = {', '.join(map(str, lengths))} here; the paper's claims are about T = {PRINTED_ROUNDS}")
     for preset in dict.fromkeys(j.preset for j in judged):
-        console.print(f"{preset}: {tally([j for j in judged if j.preset == preset])}")
+        for estimand, words in WORDS.items():
+            own = [j for j in judged if (j.preset, j.estimand) == (preset, estimand) and not j.second_reading]
+            console.print(f"{preset}, by {words}: {tally(own)}")
     console.print(f"report: [bold]{escape(str(path))}[/bold]")
     return written
 

@@ -1,6 +1,10 @@
 """How a claim is checked and judged: thresholds, tests over runs, verdicts computed.
 
 Thresholds were fixed before the first runs, and changed once since, before those that are published (decision 0047).
+Every check asks for a ratio of two numbers of the same runs, and is judged twice (decision 0073):
+
+    mean       the ratio of the means over runs: what an average of runs shows, in which a rare bad run counts in full
+    typical    the geometric mean of the runs' ratios, which half of the runs stay below if their logarithms are even
 
     holds            every check holds: its 95 % interval lies where the claim says (an intersection–union test, which
                      needs no correction for the number of checks); *larger than claimed* if beyond the size that the
@@ -18,7 +22,7 @@ enough, the claim is called a tie.
 
 "almost", "around" and "slightly" have one slack, a factor of 1.25: "almost N times" and "around N" are at least 0.8N,
 and larger than claimed beyond 1.25N; "slightly" is up to 25 %, and "much better" is beyond it. "very close" is up to
-50 % more, "the same regret" within ±10 %, and "beats" is a mean difference above 0.
+50 % more, "the same regret" within ±10 %, and "beats" is a ratio above 1.
 
 "Every" configuration is every one of the catalogue whose B and log q the paper names; if one was not run, the claim is
 inconclusive. Configurations with other values are shown beside a claim. On the cosine problem the paper speaks of all
@@ -31,13 +35,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rarely.extend import PresetName
-from rarely.runs.statistics import IntervalEstimate, Sample, differences, ratios
+from rarely.runs.statistics import IntervalEstimate, Sample, ratios, ratios_of_means
 from rarely_lab.reproduce.catalogue import PROBLEMS, SECOND_READINGS, configurations
 from rarely_lab.reproduce.report.results import NEURAL, SLACK, Comparison, Series
 
+Estimand = Literal["mean", "typical"]
+ESTIMANDS: tuple[Estimand, ...] = get_args(Estimand)
 ClaimKind = Literal["claim", "figure", "finding"]
 """A claim of the paper; a number that gets no verdict; or a finding of ours, judged like a claim."""
 Verdict = Literal["holds", "holds, larger than claimed", "does not hold", "inconclusive", "not applicable"]
@@ -49,7 +55,7 @@ MAX_REPEATS, MIN_RUNS = 10, 10
 """How many times as many runs `runs_to_decide` considers, and how many it needs to say anything."""
 PRINTED_ROUNDS = 2000
 """The paper's number of rounds T."""
-NO_RUNS = Sample(())
+NO_RUNS = Sample((), 1.0)
 GROWTH_PROBLEM = "growth"
 """What the claim about several lengths is judged on."""
 
@@ -62,15 +68,17 @@ class Measured:
     needs: str
     sample: Sample = NO_RUNS
     """The runs that were measured; none if a configuration was not run."""
-    low: float = -math.inf
+    low: float = 0.0
     high: float = math.inf
     strict: bool = False
     size: float = math.inf
     """The largest value that the paper's words mean; beyond it the claim holds, and is larger than claimed."""
+    of: tuple[str, ...] = ()
+    """The number, the runs above and below the line, a third if distances from it are asked, and a machine."""
 
     @property
     def two_sided(self) -> bool:
-        return math.isfinite(self.low) and math.isfinite(self.high)
+        return self.low > 0 and math.isfinite(self.high)
 
     @cached_property
     def p_outside(self) -> float:
@@ -93,12 +101,9 @@ class Measured:
     @property
     def direction(self) -> str:
         """Say of a size that is not reached whether the sign is another; empty if that is not asked, or not known."""
-        if self.sample.unit is None and not self.strict:
-            return ""
-        neutral = 0.0 if self.sample.unit is None else 1.0
-        reversed_, same = self.sample.p_below(neutral) <= ALPHA, self.sample.p_above(neutral) <= ALPHA
+        reversed_, same = self.sample.p_below(1.0) <= ALPHA, self.sample.p_above(1.0) <= ALPHA
         said = "reversed" if reversed_ else "smaller than claimed, in its direction" if same else ""
-        return said if self.low >= neutral else ""
+        return said if self.low >= 1 else ""
 
     def confidence(self, level: float, *, outside: bool) -> float:
         """Return the confidence of the interval that corresponds to a test of this level."""
@@ -117,6 +122,8 @@ class Check:
     counts: bool = True
     applies: bool = True
     """False where the comparison has no meaning for these runs."""
+    relative: bool = False
+    """Whether it asks that something be close to sequential NeuralUCB, which says little if that learns nothing."""
 
     @property
     def counted(self) -> bool:
@@ -142,6 +149,8 @@ class Decided:
     estimate: IntervalEstimate | None
     confidence: float
     note: str = ""
+    part: Measured | None = None
+    """What decided it, or left it open."""
 
     def describe(self) -> dict[str, Any]:
         e, check = self.estimate, self.check
@@ -225,8 +234,6 @@ def _levels(counted: Sequence[Check], rule: Rule) -> tuple[float, list[float]]:
 def _decide(check: Check, held: float, failed: float) -> Decided:
     if not check.applies:
         return Decided(check, "not applicable", None, 1 - 2 * ALPHA, check.note)
-    if not check.counts and all(part.low == -math.inf and part.high == math.inf for part in check.parts):
-        return _with_interval(check, "not applicable", check.parts[0], 1 - 2 * ALPHA)  # a figure beside the claim
     if check.p_fails_to_hold <= held:
         part = max(check.parts, key=lambda part: part.p_outside)
         verdict: Verdict = HELD[any(each.larger for each in check.parts)]
@@ -253,14 +260,14 @@ def _with_interval(check: Check, verdict: Verdict, part: Measured, confidence: f
     if verdict == "does not hold":
         sides = ("more than claimed" if estimate.value > part.high else "less than claimed") if part.two_sided else ""
         notes += filter(None, [sides or part.direction])
-    return Decided(check, verdict, estimate, confidence, "; ".join(notes))
+    return Decided(check, verdict, estimate, confidence, "; ".join(notes), part)
 
 
 def _finite(x: float) -> float | None:
     return float(f"{x:.6g}") if math.isfinite(x) else None
 
 
-Quantity = Literal["regret", "time", "versions"]
+Quantity = Literal["regret", "seconds", "versions"]
 SAME = "the same decisions in every run"
 NAMED_BATCHES = {"mushroom": (40, 250), "quadratic": (40, 100, 200), "magic": (40, 100, 200)}
 NAMED_LOG_RATIOS: dict[str, tuple[float, ...]] = {"mushroom": (30,), "quadratic": (20, 25, 30), "magic": (50, 60, 70)}
@@ -269,8 +276,8 @@ NAMED_LOG_RATIOS: dict[str, tuple[float, ...]] = {"mushroom": (30,), "quadratic"
 class ClaimChecker:
     """Makes the checks of claims on one problem in one preset, by the names of its series."""
 
-    def __init__(self, comparison: Comparison) -> None:
-        self.comparison = comparison
+    def __init__(self, comparison: Comparison, estimand: Estimand = "mean") -> None:
+        self.comparison, self.estimand = comparison, estimand
         planned = {c.id: c for c in configurations(PROBLEMS[comparison.problem])}
         self.fixed = {name: c for name, c in planned.items() if c.kind == "fixed"}
         self.adaptive = {name: c for name, c in planned.items() if c.kind == "adaptive"}
@@ -288,18 +295,15 @@ class ClaimChecker:
         return named and c.batches in NAMED_BATCHES.get(base, (c.batches,))
 
     def at_least(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
-        if quantity == "versions":
-            return self._times_fewer(factor, a, b)
-        return self._ratio(quantity, a, b, f"at least {factor:g}", factor, math.inf)
+        return self._ratio(quantity, a, b, f"at least {factor:g}", factor)
 
     def at_most(self, factor: float, quantity: Quantity, a: str, b: str) -> Check:
-        return self._ratio(quantity, a, b, f"at most {factor:g}", -math.inf, factor)
+        return self._ratio(quantity, a, b, f"at most {factor:g}", 0.0, factor)
 
     def around(self, size: float, quantity: Quantity, a: str, b: str) -> Check:
         """Check that a is about `size` times b: at least that, less the slack, and perhaps larger than claimed."""
         low, high = size / SLACK, size * SLACK
-        check = self._ratio(quantity, a, b, f"at least {low:.3g}; claimed up to {high:.3g}", low, math.inf)
-        return replace(check, parts=tuple(replace(part, size=high) for part in check.parts))
+        return self._ratio(quantity, a, b, f"at least {low:.3g}; claimed up to {high:.3g}", low, size=high)
 
     def alike(self, a: str, b: str) -> Check:
         """Check that a and b have the same regret, within `ALIKE`."""
@@ -307,80 +311,72 @@ class ClaimChecker:
         return self._ratio("regret", a, b, f"between {low:g} and {high:g}", low, high)
 
     def beats(self, a: str, b: str) -> Check:
-        what = f"regret of {self.label(b)} − regret of {self.label(a)}"
-        return self._above_zero(what, lambda a, b: differences(*self.comparison.paired("regret", b, a)), a, b)
+        return self._ratio("regret", b, a, "above 1", 1.0, strict=True)
 
     def nearer(self, a: str, b: str, target: str) -> Check:
-        """Check that a's regret is nearer to the target's than b's."""
-        far, near, goal = (self.label(name) for name in (b, a, target))
+        """Check that a's regret is nearer to the target's than b's; among typical runs, in logarithms."""
+        what = f"distance of {self.label(b)} ÷ distance of {self.label(a)}, from the regret of {self.label(target)}"
 
-        def gaps(a: Series, b: Series, target: Series) -> Sample:
-            seeds = sorted(a.runs.keys() & b.runs.keys() & target.runs.keys())
-            far, near = ([abs(s.runs[seed].regret - target.runs[seed].regret) for seed in seeds] for s in (b, a))
-            return differences(far, near)
+        def distances(far: Series, near: Series, goal: Series) -> Sample:
+            seeds = sorted(far.runs.keys() & near.runs.keys() & goal.runs.keys())
+            own = [[s.runs[seed].regret for seed in seeds] for s in (far, near, goal)]
+            return self.sample(*(self.distance(one, own[2]) for one in own[:2]))
 
-        return self._above_zero(
-            f"distance of {far} − distance of {near}, from the regret of {goal}", gaps, a, b, target
-        )
+        check = self._check(what, "above 1", distances, (b, a, target), "regret", 1.0, strict=True)
+        return replace(check, relative=target == NEURAL)
+
+    def distance(self, some: Sequence[float], goal: Sequence[float]) -> list[float]:
+        """Return how far numbers are from those of the same runs, in what this estimand averages."""
+        if self.estimand == "mean":
+            return [abs(x - y) for x, y in zip(some, goal, strict=True)]
+        return [max(x / y, y / x) for x, y in zip(some, goal, strict=True)]
 
     def below(self, regret: float, meaning: str, name: str) -> Check:
-        what = f"{regret:.0f} ({meaning}) − regret of {self.label(name)}"
-        return self._above_zero(what, lambda own: Sample(tuple(regret - each for each in own.regrets)), name)
+        what = f"{regret:.0f} ({meaning}) ÷ regret of {self.label(name)}"
 
-    def _above_zero(self, what: str, sample: Callable[..., Sample], *names: str) -> Check:
-        check = self._check(what, "above 0", sample, names, 0.0, strict=True)
-        series = self._run(names)
-        if len(series) > 1 and self.comparison.same_runs(*series[:2]):
-            return replace(check, applies=False, note=f"{SAME}: the budget of neither was used up")
-        return check
+        def sample(own: Series) -> Sample:
+            return self.sample([regret] * len(own.runs), own.regrets)
 
-    def _ratio(self, quantity: Quantity, a: str, b: str, needs: str, low: float, high: float) -> Check:
-        field = {"regret": "regret", "time": "seconds"}[quantity]
-        what = f"{quantity} of {self.label(a)} ÷ {self.label(b)}"
-        check = self._check(what, needs, lambda a, b: ratios(*self.comparison.paired(field, a, b)), (a, b), low, high)
-        if quantity == "time" and (reason := self._too_short(low, b)):
-            return replace(check, applies=False, note=reason)
-        if quantity == "regret" and not check.note:
-            above, below = (sum(side) for side in self.comparison.paired("regret", *self._run((a, b))))
-            return replace(check, note=f"ratio of the means {above / below if below else math.nan:.4g}")
-        return check
+        check = self._check(what, "above 1", sample, (name,), "regret", 1.0, strict=True)
+        (part,) = check.parts
+        return replace(check, parts=(replace(part, of=("regret", f"{regret:.6f}", *part.of[1:3])),))
 
-    def _times_fewer(self, factor: float, a: str, b: str) -> Check:
-        """Check counts as counts: a's versions less `factor` times b's must not be negative."""
+    def sample(self, a: Sequence[float], b: Sequence[float]) -> Sample:
+        """Return the ratio that is estimated."""
+        return ratios_of_means(a, b) if self.estimand == "mean" else ratios(a, b)
 
-        def excess(a: Series, b: Series) -> Sample:
-            pairs = zip(*self.comparison.paired("versions", a, b), strict=True)
+    def _ratio(
+        self, quantity: Quantity, a: str, b: str, needs: str, low: float = 0.0, *high: float, **more: Any
+    ) -> Check:
+        def sample(a: Series, b: Series) -> Sample:
             # An update after every round and a budget of B are no chance: T and at most B versions.
-            fixed = a.name == NEURAL and factor * (b.configuration.batches or math.inf) <= self.comparison.rounds
-            return Sample(tuple(x - factor * y for x, y in pairs), exact=fixed)
+            budget = b.configuration.batches or math.inf
+            exact = quantity == "versions" and low * budget <= self.comparison.rounds
+            return replace(self.sample(*self.comparison.paired(quantity, a, b)), exact=exact)
 
-        what = f"versions of {self.label(a)} − {factor:g} × versions of {self.label(b)}"
-        check = self._check(what, "at least 0", excess, (a, b), 0.0)
-        if reason := self._too_short(factor, b):
+        what = f"{'time' if quantity == 'seconds' else quantity} of {self.label(a)} ÷ {self.label(b)}"
+        check = self._check(what, needs, sample, (a, b), quantity, low, *high, **more)
+        series, (measured,) = self._run((a, b)), check.parts
+        if measured.strict and series and self.comparison.same_runs(*series):
+            return replace(check, applies=False, note=f"{SAME}: the budget of neither was used up")
+        if quantity != "regret" and (reason := self._too_short(measured.low, b)):
             return replace(check, applies=False, note=reason)
-        if series := self._run((a, b)):
-            many, few = (sum(side) for side in self.comparison.paired("versions", *series))
-            times = many / few if few else math.nan
-            check = replace(check, note=f"{times:.4g} times fewer; at least {factor:g}")
-        return check
+        return replace(check, relative=b == NEURAL and quantity == "regret" and math.isfinite(measured.high))
 
     def _check(
-        self,
-        what: str,
-        needs: str,
-        sample: Callable[..., Sample],
-        names: tuple[str, ...],
-        low: float,
-        high: float = math.inf,
-        strict: bool = False,
-    ) -> Check:
+        self, what: str, needs: str, sample: Callable[..., Sample], names: tuple[str, ...], quantity: str,
+        low: float, high: float = math.inf, **more: Any,
+    ) -> Check:  # fmt: skip
         counts, series = all(map(self.named, names)), self._run(names)
         if not series:
             lacking = " and ".join(name for name in names if name not in self.comparison.series)
             return Check(what, needs, (Measured(what, needs),), f"no runs of {lacking}", counts)
         runs = sample(*series)
         note = "undefined, because a value is 0" if any(map(math.isnan, runs.values)) else ""
-        return Check(what, needs, (Measured(what, needs, runs, low, high, strict),), note, counts)
+        machine = self.comparison.place if quantity == "seconds" else ()
+        timed = [self.comparison.timed(s) if machine else s for s in series]
+        of = (quantity, *(s.group for s in timed), *[""] * (3 - len(timed)), *machine)
+        return Check(what, needs, (Measured(what, needs, runs, low, high, of=of, **more),), note, counts)
 
     def _run(self, names: Sequence[str]) -> list[Series]:
         """Return the series of these names; none if one was not run."""
@@ -428,12 +424,22 @@ class Judged:
     verdict: Verdict
     """A figure is not applicable."""
     checks: list[Decided]
+    estimand: Estimand = "mean"
+    idle: str = ""
+    """Why it holds although nothing learns; empty elsewhere."""
     runs_to_decide: float = math.nan
     """The runs with which the chances of an inconclusive claim are even: ∞ for a tie, NaN if unknown."""
 
     @property
     def counted(self) -> list[Decided]:
         return [one for one in self.checks if one.check.counted]
+
+    @property
+    def decisive(self) -> Decided | None:
+        """The check that decides: the surest of those that fail, or else that which is nearest to its bound."""
+        if self.verdict == "does not hold":
+            return min(self.counted, key=lambda one: one.check.p_true)
+        return max(self.counted, key=lambda one: one.check.p_fails_to_hold, default=None)
 
     @property
     def second_reading(self) -> bool:
@@ -461,14 +467,18 @@ class Judged:
 
     def describe(self) -> dict[str, Any]:
         claim = {name: getattr(self.claim, name) for name in ("id", "kind", "says")}
-        own = {name: getattr(self, name) for name in ("problem", "preset", "rounds", "verdict", "outlook")}
+        named = ("problem", "preset", "rounds", "estimand", "verdict", "idle", "outlook")
+        own = {name: getattr(self, name) for name in named}
         return claim | own | {"rule": self.claim.rule.says, "checks": [check.describe() for check in self.checks]}
 
 
-def judge_claim(claim: Claim, problem: str, preset: PresetName, rounds: int, checks: Sequence[Check]) -> Judged:
-    """Return what came of a claim by its checks on one problem in one preset."""
+def judge_claim(
+    claim: Claim, problem: str, preset: PresetName, rounds: int, checks: Sequence[Check], estimand: Estimand, idle: str
+) -> Judged:
+    """Return what came of a claim by its checks on a problem in a preset; `idle` says that nothing learns there."""
     verdict, decided = decide(checks, claim.rule)
     if claim.kind == "figure":
         verdict = "not applicable"
+    idle = idle if verdict in HELD and any(check.relative and check.counted for check in checks) else ""
     more = runs_to_decide(checks, claim.rule) if verdict == "inconclusive" else math.nan
-    return Judged(claim, problem, preset, rounds, verdict, decided, more)
+    return Judged(claim, problem, preset, rounds, verdict, decided, estimand, idle, more)

@@ -22,7 +22,9 @@ from rarely_lab.reproduce.catalogue import GROWTH
 from rarely_lab.reproduce.records import Record, codes_of
 from rarely_lab.reproduce.report import tables
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS, Judged
+from rarely_lab.reproduce.report.few_updates import figures_of_few, render_few_updates
 from rarely_lab.reproduce.report.figures import figures
+from rarely_lab.reproduce.report.flat import write_tables
 from rarely_lab.reproduce.report.paper_claims import judge
 from rarely_lab.reproduce.report.results import NEURAL, Comparison, compare, overhead, where
 
@@ -34,6 +36,7 @@ CAPTIONS = {
     "curves": "Mean regret so far; ticks show when one run updated.",
     "frontier": "Regret against the number of updates, every configuration, with intervals over runs; "
     "single runs as dots where there are few.",
+    "few": "Regret relative to NeuralUCB's, and versions, against T, with the curves of the theory.",
     "growth": "Regret and versions of each scheme against the length T, with the exponents a of regret ∝ Tᵃ.",
 }
 
@@ -56,11 +59,14 @@ def write_report(
     published: Path | None = None,
     publish_to: Path | None = None,
     markdown: Path | None = None,
+    tables_to: Path | None = None,
+    few_updates: Path | None = None,
 ) -> Report:
     """Draw and write everything from the records in `out`, or from a file of published ones.
 
     `progress` receives how many figures of how many are drawn. `publish_to` is a file for the records in compact form,
-    `markdown` one for claims and tables.
+    `markdown` one for claims and tables, `tables_to` a folder for runs and checks as CSV, and
+    `few_updates` a file for what few updates cost over T.
     """
     stored, place = read_records(published or out, Record), out if published is None else published.parent
     comparisons = compare(stored.records)
@@ -73,6 +79,8 @@ def write_report(
     if publish_to is not None:
         pack(stored.records, publish_to)
     judged = judge(comparisons)
+    if tables_to is not None:
+        write_tables(tables_to, stored.records, judged)
     claims = {
         "claims": [claim.describe() for claim in judged],
         "machines": sorted({record.machine for record in stored.records}),
@@ -81,7 +89,7 @@ def write_report(
     }
     write_text(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
     pictures: dict[str, str] = {}
-    to_draw = figures(comparisons)
+    to_draw = figures(comparisons) | figures_of_few(comparisons)
     for name, draw in to_draw.items():
         pictures[name] = drawn(draw)
         write_text(out / "figures" / f"{name}.svg", pictures[name])
@@ -91,6 +99,8 @@ def write_report(
             stale.unlink()
     warnings = [*outdated(stored.records), *stored.warnings(place, "report")]
     write_text(out / "report.html", render_page(stored.records, comparisons, judged, pictures, warnings))
+    if few_updates is not None:
+        write_text(few_updates, render_few_updates(comparisons))
     if markdown is not None:
         write_text(markdown, render_markdown(stored.records, comparisons, judged, warnings))
     return Report(out / "report.html", judged, stored.refused)
@@ -106,25 +116,25 @@ def render_page(
     """Return the report as one HTML file; `warnings` are about the records."""
     plain = [c for c in comparisons if c.problem not in GROWTH]
     problems = [(name, list(group)) for name, group in groupby(plain, key=lambda c: c.problem)]
-    rows = tables.claims(judged)
-    presets = list(rows[0][2]) if rows else []
-    contents = [("run", "What was run"), *([("claims", "The claims")] if judged else [])]
+    own, second = ([j for j in judged if j.second_reading is again] for again in (False, True))
+    rows, second_rows = tables.claims(own), tables.claims(second)
+    contents = [*([("claims", "The claims")] if judged else []), ("run", "What was run")]
     contents += [(f"p-{name}", name) for name, _ in problems]
     contents += [("deviations", "Deviations"), ("evidence", "Evidence")] if judged else []
     return render(
         "rarely_lab.reproduce.report",
         "report.html",
         contents=contents,
-        sentences=tables.sentences(judged) if judged else [],
+        sentences=tables.sentences(judged, comparisons) if judged else [],
         warnings=[*_shortfalls(plain), *warnings],
-        overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "growth-"))],
+        overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "few-", "growth-"))],
         what_was_run=tables.what_was_run(comparisons),
         provenance=describe_records(records, "one configuration on one run each"),
         overhead=overhead(records),
         run_presets={c.preset for c in comparisons},
         judged=judged,
-        rows=rows,
-        presets=presets,
+        rows=rows or second_rows,
+        second=second_rows if rows else [],
         problems=problems,
         growth=tables.growing(comparisons),
         notes=_notes,

@@ -16,12 +16,14 @@ from rarely.worlds.datasets import DATASETS
 from rarely_lab.reproduce.catalogue import GROWTH, PAPER
 from rarely_lab.reproduce.report.claims import (
     ALL,
+    ESTIMANDS,
     GROWTH_PROBLEM,
     MOST,
     VERY_CLOSE,
     Check,
     Claim,
     ClaimChecker,
+    Estimand,
     Judged,
     Measured,
     beside,
@@ -49,7 +51,7 @@ def _order_of_magnitude(on: ClaimChecker) -> list[Check]:
 
 
 def _ten_times_less(on: ClaimChecker, name: str) -> list[Check]:
-    return [on.at_least(TEN_TIMES, "versions", NEURAL, name), on.at_least(TEN_TIMES, "time", NEURAL, name)]
+    return [on.at_least(TEN_TIMES, "versions", NEURAL, name), on.at_least(TEN_TIMES, "seconds", NEURAL, name)]
 
 
 def _with_linear(check: Callable[[str], Check]) -> list[Check]:
@@ -102,10 +104,10 @@ CHECKS: dict[str, Callable[[ClaimChecker], list[Check]]] = {
         *(beside(on.at_most(1, "regret", name, NEURAL)) for name in ("linucb-intercept-best", BEST_LINEAR)),
     ],
     "mushroom-1": lambda on: _beats_linear(on, NEURAL),
-    "mushroom-2": lambda on: [on.around(1000, "time", NEURAL, BEST_LINEAR)],
+    "mushroom-2": lambda on: [on.around(1000, "seconds", NEURAL, BEST_LINEAR)],
     "mushroom-3": lambda on: [*_falls_with_batches(on), *(on.nearer(*ends, NEURAL) for ends in _ends_of_families(on))],
     "mushroom-4": lambda on: _close_and_beats_linear(on, 1.2, *on.adaptive_with(250)),
-    "mushroom-5": lambda on: [on.around(8, "time", NEURAL, name) for name in on.adaptive_with(250)],
+    "mushroom-5": lambda on: [on.around(8, "seconds", NEURAL, name) for name in on.adaptive_with(250)],
     "mushroom-6": lambda on: [on.beats(adaptive, fixed) for adaptive in on.adaptive for fixed in on.fixed],
     "mushroom-7": lambda on: [on.beats("adaptive-B40-logq30", "fixed-B250")],
     "mushroom-8": lambda on: [
@@ -115,7 +117,7 @@ CHECKS: dict[str, Callable[[ClaimChecker], list[Check]]] = {
     "quadratic-1": lambda on: _with_linear(lambda linear: on.at_least(VERY_CLOSE, "regret", linear, NEURAL)),
     "quadratic-2": lambda on: [*_beats_linear(on, NEURAL), *(on.beats(NEURAL, name) for name in on.batched)],
     "quadratic-3": lambda on: _close_and_beats_linear(on, VERY_CLOSE, *on.adaptive_with(40)),
-    "quadratic-4": lambda on: [on.around(2000 / 90, "time", NEURAL, name) for name in on.adaptive_with(40)],
+    "quadratic-4": lambda on: [on.around(2000 / 90, "seconds", NEURAL, name) for name in on.adaptive_with(40)],
     "quadratic-5": lambda on: _smaller_gaps(on, on.adaptive_with(40), on.adaptive_with(200)),
     "quadratic-6": lambda on: [on.at_most(VERY_CLOSE, "regret", name, NEURAL) for name in on.batched],
     "quadratic-7": lambda on: _smaller_gaps(on, ["fixed-B40"], ["fixed-B200"]),
@@ -128,7 +130,7 @@ CHECKS: dict[str, Callable[[ClaimChecker], list[Check]]] = {
     "magic-4": lambda on: [
         check
         for name in on.adaptive_with(100, 200)
-        for check in (on.alike(name, NEURAL), on.around(8, "time", NEURAL, name))
+        for check in (on.alike(name, NEURAL), on.around(8, "seconds", NEURAL, name))
     ],
     "magic-5": lambda on: [
         on.at_least(SLACK, "regret", f"fixed-B{c.batches}", name) for name, c in on.adaptive.items()
@@ -146,44 +148,48 @@ CLAIMS = {base: [claim for name, claim in _EVERY.items() if name.startswith(f"{b
 
 
 def judge(comparisons: Iterable[Comparison]) -> list[Judged]:
-    """Judge every claim on every problem and preset that was run; the overall one comes first."""
+    """Judge every claim on every problem and preset that was run, by means and by typical runs; overall ones first."""
     comparisons = list(comparisons)
+    return [one for estimand in ESTIMANDS for one in _judge(comparisons, estimand)]
+
+
+def _judge(comparisons: Sequence[Comparison], estimand: Estimand) -> list[Judged]:
     overall, scaling = list[Judged](), list[Judged]()
     for preset in dict.fromkeys(c.preset for c in comparisons):
         mine = [c for c in comparisons if c.preset == preset]
         if own := [c for c in mine if c.base in CLAIMS and c.base == c.problem]:
-            checks = [check for c in own for check in OVERALL.checks(ClaimChecker(c))]
-            overall.append(judge_claim(OVERALL, "all", preset, max(c.rounds for c in own), checks))
+            checks = [check for c in own for check in OVERALL.checks(ClaimChecker(c, estimand))]
+            overall.append(judge_claim(OVERALL, "all", preset, max(c.rounds for c in own), checks, estimand, ""))
         if lengths := [c for c in mine if c.problem in GROWTH]:
-            checks = growth_checks(lengths)
-            scaling.append(judge_claim(SCALING, GROWTH_PROBLEM, preset, max(c.rounds for c in lengths), checks))
+            checks = growth_checks(lengths, estimand)
+            rounds = max(c.rounds for c in lengths)
+            scaling.append(judge_claim(SCALING, GROWTH_PROBLEM, preset, rounds, checks, estimand, ""))
     each = [
-        judge_claim(claim, c.problem, c.preset, c.rounds, claim.checks(ClaimChecker(c)))
+        judge_claim(claim, c.problem, c.preset, c.rounds, claim.checks(ClaimChecker(c, estimand)), estimand, c.idle)
         for c in comparisons
         for claim in CLAIMS.get(c.base, ())
     ]
     return overall + each + scaling
 
 
-def growth_checks(comparisons: Sequence[Comparison]) -> list[Check]:
-    """Check that the rule's regret is that of √T batches at every length, and that its versions grow slower than √T.
-
-    The exponents of all schemes are shown beside it.
-    """
+def growth_checks(comparisons: Sequence[Comparison], estimand: Estimand) -> list[Check]:
+    """Check that the rule's regret is that of √T batches at every length, and that its versions grow slower than √T."""
     if lacking := [name for name in GROWTH if name not in {c.problem for c in comparisons}]:
         what = "regret and versions at five lengths"
         return [Check(what, "all of them", (Measured(what, ""),), f"no runs of {', '.join(lacking)}")]
     checks = []
     for c in comparisons:
-        on = ClaimChecker(c)
+        on = ClaimChecker(c, estimand)
         few, root = on.fixed
         checks += [on.at_most(SLACK, "regret", name, root) for name in on.adaptive]
         checks.append(beside(on.at_most(SLACK, "regret", few, root)))
-    slow = 0.5 / SLACK
     for scheme in growth(comparisons):
-        what, needs = f"exponent of the versions of {scheme.label}", f"below {slow:g}"
         if scheme.kind == "adaptive":
-            checks.append(Check(what, needs, (Measured(what, needs, scheme.versions, high=slow, strict=True),)))
-        what = f"exponent of the regret of {scheme.label}"
-        checks.append(beside(Check(what, "", (Measured(what, "", scheme.regret),))))
+            (short, first), *_, (long, last) = scheme.series.items()
+            slow, seeds = (long / short) ** (0.5 / SLACK), sorted(first.runs.keys() & last.runs.keys())
+            what = f"versions of {scheme.label} at T = {long} ÷ at T = {short}"
+            needs = f"below {slow:.3g}, an exponent of {0.5 / SLACK:g}"
+            sample = on.sample(*([s.runs[seed].versions for seed in seeds] for s in (last, first)))
+            of = ("versions", last.group, first.group, "")
+            checks.append(Check(what, needs, (Measured(what, needs, sample, high=slow, strict=True, of=of),)))
     return checks

@@ -13,13 +13,15 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 
 import numpy as np
 
 from rarely.extend import Array, PresetName
-from rarely.runs.statistics import IntervalEstimate, Sample, mean
+from rarely.runs.statistics import IntervalEstimate, Sample, mean, ratio_of_means, share
+from rarely.worlds import World
+from rarely.worlds.datasets import Dataset
 from rarely_lab.reproduce.catalogue import FAIR, PROBLEMS, TIMED, growing
 from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely_lab.reproduce.records import Record
@@ -29,6 +31,8 @@ BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")
 """Kinds of batched configurations, in the order of tables."""
 SLACK = 1.25
 """What "almost", "around" and "slightly" leave open: a factor."""
+UNIFORM_ROUNDS = 200
+"""Rounds of a world that tell what uniform play loses in each, to 2 %."""
 where = attrgetter("machine", "form")
 """The machine of a run, and the compiled form of its loops: times of two places do not compare."""
 
@@ -42,6 +46,17 @@ class Series:
     kind: Kind
     configuration: Configuration
     runs: dict[int, Record]
+
+    @property
+    def group(self) -> str:
+        """What its runs have in common in their names; of LinUCB's that is its view."""
+        return next((record.id.rpartition("/")[0] for record in self.runs.values()), "")
+
+    @property
+    def disasters(self) -> IntervalEstimate:
+        """The share of runs with more than half of the regret of uniform play in the same world, if that is known."""
+        known = [(record.regret, uniform_regret(record)) for record in self.runs.values()]
+        return share(sum(own > 0.5 * uniform for own, uniform in known), sum(not math.isnan(u) for _, u in known))
 
     @property
     def regrets(self) -> list[float]:
@@ -77,6 +92,23 @@ class Series:
         """Return the rounds that figures show, (m,), and the regret so far at each, (runs, m)."""
         points = [record.curve_points for record in self.runs.values()]
         return points[0][0], np.stack([values for _, values in points])
+
+
+def uniform_regret(record: Record) -> float:
+    """Return the expected regret of uniform play: as recorded, or else what some rounds of its world tell."""
+    kept = record.data.get("uniform")
+    return float(kept) if kept is not None else record.rounds * _uniform_gap(record.problem, record.seed)
+
+
+@cache
+def _uniform_gap(problem: str, seed: int) -> float:
+    if problem not in PROBLEMS:
+        return math.nan
+    source = PROBLEMS[problem].source
+    if isinstance(source, Dataset):
+        return 1 - 1 / len(source.counts)
+    means = source.rounds(seed, UNIFORM_ROUNDS).means if isinstance(source, World) else np.eye(len(source.classes))
+    return float((means.max(axis=1) - means.mean(axis=1)).mean())
 
 
 @dataclass(frozen=True)
@@ -120,6 +152,16 @@ class Comparison:
     def has_times(self) -> bool:
         """Return whether the times of the sequential policy, or without it of some series, are known."""
         return bool(self.timed(self.series.get(NEURAL, next(iter(self.series.values())))).runs)
+
+    @cached_property
+    def idle(self) -> str:
+        """Say that NeuralUCB does not learn here, if it has more regret than the LinUCB that the paper prints."""
+        if NEURAL not in self.series or BEST_LINEAR not in self.series:
+            return ""
+        ratio = ratio_of_means(*self.paired("regret", self.series[NEURAL], self.series[BEST_LINEAR]))
+        if not ratio.low > 1:
+            return ""
+        return f"nothing learns: NeuralUCB itself has {ratio.value:.2g} times the regret of the printed LinUCB"
 
     def paired(self, name: str, a: Series, b: Series) -> tuple[list[float], list[float]]:
         """Return a number of every run that both have, of one engine where that matters; `seconds` of one machine."""

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 
 from rarely.extend import PresetName
 from rarely.pages.grid import Grid
-from rarely.runs.statistics import CONFIDENCE, IntervalEstimate, ratios
-from rarely_lab.reproduce.catalogue import GROWTH
-from rarely_lab.reproduce.config import PRESETS
-from rarely_lab.reproduce.report.claims import HELD, Decided, Judged, Verdict
+from rarely.runs.statistics import CONFIDENCE, IntervalEstimate, ratio_of_means, ratios
+from rarely_lab.reproduce.catalogue import GROWTH, PAPER
+from rarely_lab.reproduce.config import PRESETS, Kind
+from rarely_lab.reproduce.report.claims import ESTIMANDS, HELD, Decided, Estimand, Judged, Verdict
 from rarely_lab.reproduce.report.results import NEURAL, Comparison, Series, growth
 
 WITH_INTERCEPT = "LinUCB + 1, best"
+FEW: dict[Kind, str] = {"fixed": "on a fixed grid", "adaptive": "by the determinant rule"}
+WORDS: dict[Estimand, str] = {"mean": "means", "typical": "typical runs"}
 MARKS: dict[Verdict, str] = {
     "holds": "✓ holds",
     "holds, larger than claimed": "✓ holds, larger than claimed",
@@ -24,28 +26,61 @@ MARKS: dict[Verdict, str] = {
 }
 
 
-def sentences(judged: Sequence[Judged]) -> list[str]:
-    """Return the headline: how many claims hold in each preset, and which do, or do not, in all of them."""
-    own = [j for j in judged if not j.second_reading] or judged
-    presets = list(dict.fromkeys(j.preset for j in own))
-    return [
-        *(f"Preset {preset}: {tally([j for j in judged if j.preset == preset])}." for preset in presets),
-        _common(own, presets, HELD, "hold"),
-        _common(own, presets, ("does not hold",), "do not hold"),
-    ]
+def sentences(judged: Sequence[Judged], comparisons: Sequence[Comparison] = ()) -> list[str]:
+    """Return the headline: what few updates cost, how many claims hold in each preset, and which do or fail in all."""
+    own = [j for j in judged if not j.second_reading] or list(judged)
+    counts = []
+    for preset in dict.fromkeys(j.preset for j in own):
+        of = {e: [j for j in own if j.preset == preset and j.estimand == e] for e in ESTIMANDS}
+        each = "; ".join(f"by {WORDS[e]} {tally(some)}" for e, some in of.items())
+        counts.append(f"Preset {preset}, of {sum(j.claim.kind == 'claim' for j in of['mean'])} claims: {each}.")
+    return [*_cost_of_few(comparisons), *counts, _common(own, HELD, "hold"), _common(own, ("does not hold",), "fail")]
 
 
-def _common(judged: Sequence[Judged], presets: Sequence[str], verdicts: Sequence[Verdict], verb: str) -> str:
-    """Name the claims with one of these verdicts in every preset that was played."""
+def _cost_of_few(comparisons: Sequence[Comparison]) -> list[str]:
+    """Say what the smallest budgets cost beside sequential NeuralUCB, in the mean of each of the paper's problems."""
+    told = []
+    for preset in dict.fromkeys(c.preset for c in comparisons if c.problem in PAPER and NEURAL in c.series):
+        parts = []
+        for kind, words in FEW.items():
+            costs = []
+            for c in comparisons:
+                some = [s for s in c.of_kind(kind) if c.problem in PAPER and c.preset == preset]
+                few = [s for s in some if s.configuration.batches == min(s.configuration.batches or 0 for s in some)]
+                if few and NEURAL in c.series:
+                    middle = few[len(few) // 2]
+                    costs.append((ratio_of_means(*c.paired("regret", middle, c.series[NEURAL])).value, c.problem))
+            if costs:
+                (low, one), (high, other) = min(costs), max(costs)
+                parts.append(f"{low:.2g} ({one}) to {high:.2g} times ({other}) {words}")
+        if parts:
+            told.append(
+                f"Preset {preset}: with the smallest budget mean regret is {', and '.join(parts)}, of NeuralUCB's with "
+                "an update after every round."
+            )
+    return told
+
+
+def _common(judged: Sequence[Judged], verdicts: Sequence[Verdict], verb: str) -> str:
+    """Name the claims with one of these verdicts in every reading that was judged, by means and by typical runs."""
     names: dict[str, list[Judged]] = {}
     for j in judged:
         if j.claim.kind == "claim":
             names.setdefault(j.claim.id, []).append(j)
-    agreed = [of[0].claim for of in names.values() if {j.verdict for j in of} <= {*verdicts}]
-    every = "in every reading" if len(presets) > 1 else f"in {presets[0]}"
+    agreed = [of for of in names.values() if {j.verdict for j in of} <= {*verdicts}]
+    presets = {j.preset for j in judged}
+    every = "in every reading" if len(presets) > 1 else f"in {', '.join(presets)}"
     if not agreed:
-        return f"No claim is shown to {verb.replace('do not', 'not')} {every}."
-    return f"These {verb} {every}: {'; '.join(f'{claim.short} ({claim.id})' for claim in agreed)}."
+        return f"No claim is shown to {verb} {every}."
+    return f"These {verb} {every}: {'; '.join(map(_named, agreed))}."
+
+
+def _named(of: Sequence[Judged]) -> str:
+    """Return a claim in few words with its decisive number, and in which reading, if that is but one."""
+    first, one = of[0], of[0].decisive
+    number = f": {one.estimate.value:.2g} times" if one and one.estimate and math.isfinite(one.estimate.value) else ""
+    alone = f", judged in {first.preset} alone" if len({j.preset for j in of}) == 1 else ""
+    return f"{first.claim.short} ({first.claim.id}{number}{alone})"
 
 
 def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
@@ -65,7 +100,7 @@ def growing(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
         times = sorted({t for scheme in schemes for t in scheme.series})
         body = []
         for one in schemes:
-            fits = [_short(sample.interval()) for sample in (one.regret, one.versions, one.per_log)]
+            fits = [short(sample.interval()) for sample in (one.regret, one.versions, one.per_log)]
             counts = [f"{one.series[t].updates + 1:.0f}" if t in one.series else "—" for t in times]
             body.append([one.label, str(one.regret.runs), *fits, *counts])
         head = ["scheme", "runs", "a of regret ∝ Tᵃ", "b of versions ∝ Tᵇ", "versions for each unit of log T"]
@@ -73,7 +108,8 @@ def growing(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
     return out
 
 
-def _short(e: IntervalEstimate) -> str:
+def short(e: IntervalEstimate) -> str:
+    """Return a number of three digits with its interval, if it has one."""
     return f"{e.value:.3g} [{e.low:.3g}, {e.high:.3g}]" if e.low < e.high else f"{e.value:.3g}"
 
 
@@ -88,26 +124,42 @@ def results(c: Comparison) -> Grid:
         if sequential is not None:
             faster = ratios(*c.paired("seconds", sequential, s)).interval().value
         memory = max((int(record.data["peak_memory"]) for record in clock.runs.values()), default=0)
-        earned = [str(len(s.runs)), f"{s.regret.value:.0f}{sd}", f"{100 * right:.0f} %"]
+        typical, bad = math.exp(s.mean_of(lambda record: math.log(max(record.regret, 1e-9)))), s.disasters
+        many = f"{100 * bad.value:.3g} [{100 * bad.low:.3g}, {100 * bad.high:.3g}]" if bad.runs else "—"
+        earned = [str(len(s.runs)), f"{s.regret.value:.0f}{sd}", f"{typical:.0f}", many, f"{100 * right:.0f} %"]
         took = [f"{s.updates:.0f}", seconds(clock, "selecting"), seconds(clock, "training")]
         took.append(f"{faster:.3g}×" if faster and math.isfinite(faster) else "—")
         size = [f"{s.mean_of(lambda record: record.log_det):.0f}", f"{memory / 2**20:.0f}" if memory else "—"]
         body.append([s.label + pair, *earned, *took, *size])
-    head = ["configuration", "runs", "regret ± sd", "best arm", "updates", "selecting, s", "training, s"]
+    head = [
+        "configuration",
+        "runs",
+        "mean regret ± sd",
+        "typical",
+        "bad runs, %",
+        "best arm",
+        "updates",
+        "selecting, s",
+        "training, s",
+    ]
     return Grid([*head, "faster than NeuralUCB", "log det", "MiB"], body, numbers=1)
 
 
-def claims(judged: Sequence[Judged]) -> list[tuple[str, str, dict[PresetName, Judged | None]]]:
+Verdicts = dict[Estimand, Judged]
+"""What came of a claim by means and by typical runs."""
+
+
+def claims(judged: Sequence[Judged]) -> list[tuple[str, str, dict[PresetName, Verdicts]]]:
     """Return for each claim on each problem its name, what it says, and what came of it in every preset judged."""
     presets = [preset for preset in PRESETS if any(j.preset == preset for j in judged)]
-    verdicts: dict[tuple[str, str], dict[PresetName, Judged | None]] = {}
+    verdicts: dict[tuple[str, str], dict[PresetName, Verdicts]] = {}
     rows = []
     for j in judged:
         if (j.claim.id, j.problem) not in verdicts:
             name = j.claim.id if j.problem in ("all", j.claim.id.rsplit("-", 1)[0]) else f"{j.claim.id} ({j.problem})"
-            verdicts[j.claim.id, j.problem] = dict.fromkeys(presets)
+            verdicts[j.claim.id, j.problem] = {preset: {} for preset in presets}
             rows.append((name, j.claim.says, verdicts[j.claim.id, j.problem]))
-        verdicts[j.claim.id, j.problem][j.preset] = j
+        verdicts[j.claim.id, j.problem][j.preset][j.estimand] = j
     return rows
 
 
@@ -115,8 +167,20 @@ def claims_grid(judged: Sequence[Judged]) -> Grid:
     """Return the table of claims with their verdicts."""
     rows = claims(judged)
     presets = list(rows[0][2]) if rows else []
-    body = [[name, says, *(f"{mark(j)}: {behind(j)}" if j else "—" for j in by.values())] for name, says, by in rows]
+    body = []
+    for name, says, by_preset in rows:
+        told = (". ".join(f"{mark}: {text}" for _, mark, text in lines(by)) or "—" for by in by_preset.values())
+        body.append([name, says, *told])
     return Grid(["claim", "the paper, in other words", *presets], body, numbers=len(presets) + 2)
+
+
+def lines(by: Verdicts) -> list[tuple[Judged, str, str]]:
+    """Return the verdicts that differ, each with its mark and its decisive number; one where both are the same."""
+    marks = {estimand: mark(one) for estimand, one in by.items()}
+    if len({*marks.values()}) == 1:
+        first = next(iter(by.values()))
+        return [(first, mark(first), behind(*by.values()))]
+    return [(one, f"{WORDS[e]}: {marks[e]}", behind(one)) for e, one in by.items()]
 
 
 def mark(one: Judged) -> str:
@@ -125,26 +189,33 @@ def mark(one: Judged) -> str:
     return word if one.of_paper_length else f"{word} at T = {one.rounds}"
 
 
-def behind(one: Judged) -> str:
-    """Return the numbers behind a verdict in few words, and what would decide an inconclusive one."""
-    return "; ".join(filter(None, (_numbers(one), one.outlook)))
+def behind(*same: Judged) -> str:
+    """Return the decisive number behind verdicts, how many checks hold, and what would decide an inconclusive one."""
+    one = same[0]
+    told = [_numbers(one), *(f"{WORDS[other.estimand]} {_number(other)}" for other in same[1:] if other.decisive)]
+    held = [e.verdict in HELD for e in one.counted]
+    told += [f"{sum(held)} of {len(held)} checks hold"] if len(held) > 1 else []
+    told += [_uncounted(one), f"holds because {one.idle}" if one.idle else "", one.outlook]
+    return "; ".join(filter(None, told))
 
 
 def _numbers(one: Judged) -> str:
-    """Return the one comparison, or how many checks hold."""
-    counted = one.counted
-    if not counted:
+    """Return the decisive comparison in words."""
+    decisive = one.decisive
+    if decisive is None:
         return "no check applies" if one.checks else "not run"
-    if len(counted) == 1:
-        beside = [
-            each for each in one.checks if WITH_INTERCEPT in each.check.what and each.estimate and each.estimate.runs
-        ]
-        few = "; with an intercept ".join(number(each) for each in (*counted, *beside[: one.claim.kind == "claim"]))
-        how = next((f", {word}" for word in ("reversed", "smaller than claimed") if word in counted[0].note), "")
-        return few + how + _uncounted(one)
-    counts = Counter(each.verdict for each in counted)
-    others = [f"{counts['does not hold']} fail"] if counts["does not hold"] else []
-    return ", ".join([f"{sum(counts[v] for v in HELD)} of {len(counted)} checks hold", *others]) + _uncounted(one)
+    part = decisive.part or decisive.check.parts[0]
+    how = next((f", {word}" for word in ("reversed", "smaller than claimed") if word in decisive.note), "")
+    asked = f", asked {part.needs}" if part.needs else ""
+    return f"{part.what}: {_number(one)}{asked}{how}"
+
+
+def _number(one: Judged) -> str:
+    """Return the decisive number; beside a single one that of the same check with an intercept."""
+    shown = [one.decisive] if one.decisive else []
+    if len(one.counted) == 1 and one.claim.kind == "claim":
+        shown += [e for e in one.checks if WITH_INTERCEPT in e.check.what and e.estimate and e.estimate.runs][:1]
+    return ", with an intercept ".join(map(number, shown))
 
 
 def _uncounted(one: Judged) -> str:
@@ -152,25 +223,16 @@ def _uncounted(one: Judged) -> str:
     beside = [each.verdict for each in one.checks if not each.check.counts and each.verdict != "not applicable"]
     held = sum(verdict in HELD for verdict in beside)
     shown = one.claim.kind == "claim" and one.verdict in HELD and held < len(beside)
-    return f"; of {len(beside)} not counted {held} hold" if shown else ""
+    return f"of {len(beside)} not counted {held} hold" if shown else ""
 
 
 def tally(judged: Sequence[Judged]) -> str:
-    """Count the paper's claims by verdict; those on second readings apart."""
+    """Count the paper's claims by verdict."""
     claimed = [j for j in judged if j.claim.kind == "claim"]
-    again = [j for j in claimed if j.second_reading]
-    if again and len(again) < len(claimed):
-        return f"{tally([j for j in claimed if not j.second_reading])}; on second readings {tally(again)}"
     counts = Counter(j.verdict for j in claimed)
-    words: dict[Verdict, str] = {
-        "holds": "hold",
-        HELD[1]: "hold and are larger than claimed",
-        "does not hold": "do not hold",
-        "inconclusive": "are inconclusive",
-    }
-    if ties := sum(j.tie for j in claimed):
-        words["inconclusive"] += f" ({ties} of them {'a tie' if ties == 1 else 'ties'})"
-    return f"of {len(claimed)} claims " + ", ".join(f"{counts[v]} {word}" for v, word in words.items() if counts[v])
+    held, larger, ties = counts["holds"] + counts[HELD[1]], counts[HELD[1]], sum(j.tie for j in claimed)
+    more, tied = f" ({larger} larger than claimed)" if larger else "", f" ({ties} a tie)" if ties else ""
+    return f"{held} hold{more}, {counts['does not hold']} fail, {counts['inconclusive']} are open{tied}"
 
 
 def number(one: Decided) -> str:
