@@ -140,7 +140,7 @@ class Record:
     asked = Stored(dict[str, Any], "asked")
     """What was asked for."""
     code = Stored(str, "code")
-    """The golden digest of the code that made it; of records of 0.3 a hash of source files."""
+    """The golden digest of the code that made it; of records of 0.3 a hash of source files, now in `environment`."""
 
 
 class PolicyRecord(Record):

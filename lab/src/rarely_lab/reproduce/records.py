@@ -186,6 +186,7 @@ def content_of(
     return near | {
         "regret": float(regrets.sum()),
         "curve": np.round(np.cumsum(regrets), 4).tolist(),
+        "uniform": float((rounds.means.max(axis=1) - rounds.means.mean(axis=1)).sum()),
         "reward": float(rounds.paid(arms).sum()),
         "right": float(np.mean(arms == rounds.best)) if len(rounds) else 0.0,
         "updates": {
