@@ -63,18 +63,18 @@ def stable_step(theta_0, x, ridge):
 
 
 def train(theta_0, x, r, ridge, steps, eta):
-    """J gradient steps on Σ(f(x_i; θ) − r_i)²/2 + mλ‖θ − θ_0‖²/2, from θ_0."""
+    """J gradient steps on line 1's ℒ(θ) = Σ(f(x_i; θ) − r_i)²/2 + mλ‖θ − θ_0‖²/2, from θ_0."""
     m = len(theta_0[1])
-    w1, w2 = theta_0[0].copy(), theta_0[1].copy()
-    for _ in range(steps):
+    w1, w2 = theta_0[0].copy(), theta_0[1].copy()  # θ^(0)
+    for _ in range(steps):  # line 2: for j = 0 … J − 1
         hidden = np.maximum(x @ w1.T, 0)
         error = np.sqrt(m) * (hidden @ w2) - r
         back = (hidden > 0) * w2
         grad1 = np.sqrt(m) * back.T @ (error[:, None] * x) + m * ridge * (w1 - theta_0[0])
         grad2 = np.sqrt(m) * error @ hidden + m * ridge * (w2 - theta_0[1])
-        w1 -= eta * grad1
+        w1 -= eta * grad1  # line 3: θ^(j+1) = θ^(j) − η∇ℒ(θ^(j))
         w2 -= eta * grad2
-    return w1, w2
+    return w1, w2  # line 4: end for; ensure θ^(J)
 
 
 # --- Algorithm 1: BatchNeuralUCB ---------------------------------------------------------------------
