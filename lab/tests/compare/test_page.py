@@ -176,7 +176,8 @@ def test_a_policy_alone_has_its_page_where_a_board_has_the_zero(tmp_path, monkey
         Store(tmp_path).write(record("needle", "mine", batches, 0, 150.0, uniform=100, rounds=2000))
     result = call("compare", "--merge", tmp_path, "--out", tmp_path, "--pack", tmp_path / "mine.gz")
     assert result.exit_code == 0, result.output
-    assert "1. mine: area 1.625 over 1 problem" in result.output
+    assert "One run of each policy ranks nobody" in result.output
+    assert "\nmine: area 1.625 over 1 problem" in result.output
 
 
 def test_nothing_is_packed_where_there_is_nothing(own, tmp_path):

@@ -75,11 +75,12 @@ def gradient(weights, x):
 def test_its_bonus_has_the_diagonal_of_all_chosen_gradients(kind, block):
     task = Task(3, 3 * block or 5, 50, 5, 0, block=block)
     network, rng = kind(task), np.random.default_rng(0)
-    diagonal = [0.001 * np.ones_like(part) for part in weights_of(network)]
+    diagonal = [kind.decay * np.ones_like(part) for part in weights_of(network)]
     for contexts in contexts_of(task, rng, 6):
         found = [gradient(weights_of(network), x) for x in rows_of(contexts, task)]
         deviations = [
-            math.sqrt(sum(np.sum(0.001 * g * g / u) for g, u in zip(gs, diagonal, strict=True))) for _, gs in found
+            math.sqrt(kind.decay * kind.variance * sum(np.sum(g * g / u) for g, u in zip(gs, diagonal, strict=True)))
+            for _, gs in found
         ]
         means, their, _ = network.assess(contexts)
         np.testing.assert_allclose(means, [mean for mean, _ in found], rtol=1e-4, atol=1e-5)
@@ -105,12 +106,12 @@ def trained_by_uclaml(weights, rows, rewards, order):
 
 
 def trained_by_zeroweight(weights, rows, rewards):
-    for _ in range(100):
+    for _ in range(100 * len(rows)):  # all of them are new
         found = [gradient(weights, x) for x in rows]
         sums = [0.0] * 4
         for (mean, gradients), reward in zip(found, rewards, strict=True):
             sums = [s + 2 * (mean - reward) * g / len(rows) for s, g in zip(sums, gradients, strict=True)]
-        weights = [w - 0.01 * (s + 0.001 / len(rows) * w) for w, s in zip(weights, sums, strict=True)]
+        weights = [w - 0.01 * (s + 0.01 / len(rows) * w) for w, s in zip(weights, sums, strict=True)]
     return weights
 
 
@@ -139,7 +140,20 @@ def test_it_trains_as_the_code_of_its_authors(kind, block, reward):
     own = rows.reshape(7, -1, block or task.dim).sum(axis=1)
     network.train(own, arms if block else np.zeros(7, int), rewards)
     for found, part in zip(weights_of(network), expected, strict=True):
-        np.testing.assert_allclose(found, part, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(found, part, rtol=1e-8, atol=1e-10)
+
+
+def test_steps_of_neuralts_are_for_the_rounds_since_the_last_update():
+    task = Task(3, 9, 50, 5, 0, block=3)
+    often, rarely = AuthorsNeuralTS(task), AuthorsNeuralTS(task)
+    rows, rewards = np.tile(np.eye(3)[0], (4, 1)), np.zeros(4)
+    arms = np.zeros(4, int)
+    often.train(rows, arms, rewards)
+    for _ in range(2):  # no new reward: no step
+        often.train(rows, arms, rewards)
+    rarely.train(rows, arms, rewards)
+    np.testing.assert_array_equal(often.hidden, rarely.hidden)
+    assert (AuthorsNeuralTS.decay, AuthorsNeuralTS.variance) == (0.01, 1e-5)
 
 
 @neural
@@ -298,9 +312,10 @@ def test_bayesianbandits_has_the_posterior_of_bayesian_linear_regression():
     np.testing.assert_allclose(chosen, expected, atol=0.05)
 
 
-def test_pairs_of_linucb_are_the_other_fifteen_of_the_papers_grid():
+def test_pairs_of_linucb_go_beyond_the_papers_grid():
     grid = ("0.001", "0.01", "0.1", "1")
-    assert set(PAIRS) == {f"linucb-{a}-{b}" for a, b in itertools.product(grid, grid)} - {"linucb-1-1"}
+    assert {f"linucb-{a}-{b}" for a, b in itertools.product(grid, grid)} - {"linucb-1-1"} < set(PAIRS)
+    assert len(PAIRS) == 6 * 7 - 1
     found = find_problem("two-sided")
     policy = POLICIES["linucb-0.1-0.01"].make(found.task(50, 5, 0)).policy
     assert isinstance(policy, LinUCB)

@@ -178,10 +178,13 @@ def _show(out: Path, markdown: Path | None, packed: Path | None, whole: int = 0)
             console.print(f"{len(records)} records packed: {escape(str(packed))}")
         written = write_leaderboard(out, markdown)
     console.print("area: 0 is the best known regret, 1 that of uniform play, on average over budgets")
+    if not written.board.ranked:
+        console.print("One run of each policy ranks nobody: below is what it had. Play several, as --seeds 10.")
     for place, row in enumerate(written.board.rows, 1):
         problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
         few = f" of the board's {whole}: not a whole entry" if row.problems < whole else ""
-        console.print(f"{place}. {row.policy}: area {row.area.value:.3f} over {problems}{few}", markup=False)
+        number = f"{place}. " if written.board.ranked else ""
+        console.print(f"{number}{row.policy}: area {row.area.value:.3f} over {problems}{few}", markup=False)
     console.print(f"leaderboard: [bold]{escape(str(written.path))}[/bold]")
     if written.refused:
         say_refused(written.refused, "the leaderboard leaves them out and says so")

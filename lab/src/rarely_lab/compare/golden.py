@@ -20,6 +20,7 @@ import numpy as np
 from rarely.extend import Array
 from rarely.golden import FAMILIES as CORE
 from rarely.golden import Families, Family, Life, Trace, Watched, nudged
+from rarely.golden.policies import Line
 from rarely_lab.compare.contestant import Task
 from rarely_lab.compare.linear_rivals import BayesianContestant
 from rarely_lab.compare.policies import (
@@ -33,6 +34,7 @@ from rarely_lab.compare.policies import (
     VowpalContestant,
 )
 from rarely_lab.compare.problems import find_problem
+from rarely_lab.compare.tree_rivals import BoostedTrees
 from rarely_lab.engine.play import LibraryContestant, play
 
 ROUNDS, BATCHES = 40, 3
@@ -167,15 +169,23 @@ _LINES: dict[str, Any] = {
     f"line{suffix}": partial(RegressorContestant, regressor=("rarely.golden.policies", "Line", {}), settings=settings)
     for suffix, settings in EXPLORATIONS.items()
 }
+_TREES: dict[str, Any] = {
+    name: partial(BoostedTrees, falcon=falcon, regressor=lambda seed, count: Line())
+    for name, falcon in (("greedy", False), ("falcon", True))
+}
 OF_PACKAGE = {
     **{name + suffix: "regressors" for name in REGRESSORS for suffix in EXPLORATIONS},
     "vowpal-squarecb": "vowpal",
+    "vowpal-refit": "vowpal",
+    **dict.fromkeys(("bayesianbandits-arms", "bayesianbandits-eb", "bayesianbandits-ids"), "bayesianbandits"),
+    **dict.fromkeys(("boosting-greedy", "boosting-falcon"), "trees"),
 }
 """The family of an adapter that is not called like it."""
 FAMILIES = Families(
     Path(__file__).with_name("golden.json"),
     *(Family(f"compare/{name}", partial(_model, name), CORE[core]) for name, core in OF_MODEL.items()),
     Family("compare/regressors", partial(lives, **_LINES), CORE["ensemble"], needs="sklearn"),
+    Family("compare/trees", partial(lives, **_TREES)),
     Family("compare/vowpal", partial(lives, vowpal=_Vowpal)),
     Family("compare/bayesianbandits", partial(lives, bayesian=_Bayesian)),
     *(

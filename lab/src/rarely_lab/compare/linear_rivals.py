@@ -71,16 +71,22 @@ class LinearContestant(AtEnds, ABC):
 
 
 class BayesianContestant(LinearContestant):
-    """bayesianbandits: Thompson sampling, with the Bayesian regression of its README for all arms together."""
+    """bayesianbandits with one learner for all arms: as in its README, or another of its regressions and policies."""
 
-    def __init__(self, task: Task, package: Any = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        learner: tuple[str, dict[str, float]] = ("NormalRegressor", {"alpha": 1.0, "beta": 1.0}),
+        policy: str = "ThompsonSampling",
+        package: Any = None,
+    ) -> None:
         super().__init__(task)
         package = package or import_module("bayesianbandits")
         self.agent = package.LipschitzContextualAgent(
             arms=[package.Arm(arm) for arm in range(task.arms)],
-            learner=package.NormalRegressor(alpha=1.0, beta=1.0),
+            learner=getattr(package, learner[0])(**learner[1]),
             arm_featurizer=package.FunctionArmFeaturizer(lambda x, arms: x.transpose(0, 2, 1)[:, :, arms]),
-            policy=package.ThompsonSampling(),
+            policy=getattr(package, policy)(),
             random_seed=np.random.default_rng((task.seed, 0, 11)),
         )
 
@@ -89,6 +95,37 @@ class BayesianContestant(LinearContestant):
 
     def learn(self, rows: Array, rewards: Array) -> None:
         self.agent.learner.partial_fit(rows, rewards)
+
+
+class ArmwiseBayesian(AtEnds):
+    """bayesianbandits as its README begins: a regression of its own for each arm, and upper bounds with α = 0.84."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        package: Any = import_module("bayesianbandits")
+        arms = [package.Arm(arm, learner=package.NormalInverseGammaRegressor()) for arm in range(task.arms)]
+        seed = np.random.default_rng((task.seed, 0, 13))
+        self.agent = package.ContextualAgent(arms, package.UpperConfidenceBound(alpha=0.84), random_seed=seed)
+        self._waiting: list[tuple[int, Array, float]] = []
+
+    def row(self, contexts: Array) -> Array:
+        """Return the row that all arms share, (1, n), with a constant: that of a table, or else all contexts."""
+        block = self._task.block
+        own = contexts.reshape(len(contexts), -1, block).sum(axis=1)[:1] if block else contexts.reshape(1, -1)
+        return np.hstack([own, np.ones((1, 1))])
+
+    def select(self, contexts: Array) -> int:
+        return int(self.agent.pull(self.row(contexts))[0])
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the reward for the update that follows."""
+        self._waiting.append((arm, self.row(contexts), reward))
+
+    def update(self) -> None:
+        super().update()
+        for arm, row, reward in self._waiting:
+            self.agent.select_for_update(arm).update(row, np.array([reward]))
+        self._waiting = []
 
 
 class LinearElimination(LinearContestant):

@@ -3,14 +3,15 @@
     f(x) = w₂ᵀ ReLU(W₁x + b₁) + b₂   one hidden layer of 100; starts uniform on ±1/√(inputs of the layer)
     g    (p,)  gradient of f by all p weights in use
     U    (p,)  λ + Σ g² over the arms that were chosen so far: every choice changes it, no training does
-    σ    √(λν Σ g²/U), with λ = 0.001 and ν = 1
+    σ    √(λν Σ g²/U)
 
-github.com/uclaml/NeuralUCB plays the largest f + σ. Training continues from the weights in use: steps of 0.01 on
-(f − r)² of one reward after another, in one random order again and again, with weight decay λ, until 1000 steps are
-made or the mean loss of a pass is at most 0.001.
+github.com/uclaml/NeuralUCB plays the largest f + σ, with λ = 0.001 and ν = 1. Training continues from the weights in
+use: steps of 0.01 on (f − r)² of one reward after another, in one random order again and again, with weight decay λ,
+until 1000 steps are made or the mean loss of a pass is at most 0.001.
 
-github.com/ZeroWeight/NeuralTS plays the largest draw from N(f, σ²), and trains by 100 steps of 0.01 on the mean of
-(f − r)² over all n rewards, with weight decay λ/n.
+github.com/ZeroWeight/NeuralTS plays the largest draw from N(f, σ²), with the λ = 0.01 and ν = 0.00001 with which its
+script cuda.sh plays Mushroom, MAGIC and four more. It trains after every round by 100 steps of 0.01 on the mean of
+(f − r)² over all n rewards, with weight decay λ/n; with fewer updates each has the steps of all rounds since the last.
 
 As in their data code, a row of a table has length 1. Where arms are blocks of one row, f of arm k has the k-th block of
 W₁ alone, and the others' gradients are 0. Numbers have single precision, as theirs.
@@ -26,13 +27,19 @@ import numpy as np
 from rarely.extend import Array, IntArray
 from rarely_lab.compare.contestant import AtEnds, Task
 
-HIDDEN, RATE, DECAY, VARIANCE = 100, 0.01, 0.001, 1.0
+HIDDEN, RATE = 100, 0.01
 MOST_STEPS, SMALL_LOSS = 1000, 1e-3
 FULL_STEPS = 100
+"""Of NeuralTS, for each round since the last update."""
 
 
 class AuthorsNetwork(AtEnds, ABC):
     """What the two share: the network, U and σ."""
+
+    decay: float
+    """λ"""
+    variance: float
+    """ν"""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -42,8 +49,8 @@ class AuthorsNetwork(AtEnds, ABC):
         self.biases = self._start(task.dim, (HIDDEN,))
         self.output = self._start(HIDDEN, (HIDDEN,))
         self.offset = float(self._start(HIDDEN, ()))
-        self.squares = [np.full_like(weights, DECAY) for weights in (self.hidden, self.biases, self.output)]
-        self._offset_square = DECAY
+        self.squares = [np.full_like(weights, self.decay) for weights in (self.hidden, self.biases, self.output)]
+        self._offset_square = self.decay
         self._rows: list[Array] = []
         self._blocks: list[int] = []
         self._rewards: list[float] = []
@@ -66,7 +73,7 @@ class AuthorsNetwork(AtEnds, ABC):
         signals = self.output * (before > 0)
         gradients = [signals[:, :, None] * rows[:, None, :], signals, after]
         shares = [(g * g / u).reshape(len(rows), -1).sum(axis=1) for g, u in zip(gradients, self.squares, strict=True)]
-        deviations = np.sqrt(DECAY * VARIANCE * (sum(shares) + 1 / self._offset_square))
+        deviations = np.sqrt(self.decay * self.variance * (sum(shares) + 1 / self._offset_square))
         return after @ self.output + self.offset, deviations, gradients
 
     @abstractmethod
@@ -103,6 +110,8 @@ class AuthorsNetwork(AtEnds, ABC):
 class AuthorsNeuralUCB(AuthorsNetwork):
     """NeuralUCB of uclaml."""
 
+    decay, variance = 0.001, 1.0
+
     def scores(self, means: Array, deviations: Array) -> Array:
         return means + deviations
 
@@ -116,7 +125,7 @@ class AuthorsNeuralUCB(AuthorsNetwork):
             for weights, row, reward in samples[: MOST_STEPS - steps]:
                 after = np.maximum(weights @ row + self.biases, 0)
                 error = scale * (scale * float(after @ self.output) + self.offset) - reward
-                next_scale = scale * (1 - RATE * DECAY)
+                next_scale = scale * (1 - RATE * self.decay)
                 step = 2 * RATE * error / next_scale
                 signals = (after > 0) * self.output
                 signals *= step * scale
@@ -133,6 +142,9 @@ class AuthorsNeuralUCB(AuthorsNetwork):
 class AuthorsNeuralTS(AuthorsNetwork):
     """NeuralTS of ZeroWeight."""
 
+    decay, variance = 0.01, 1e-5
+    _told = 0
+
     def scores(self, means: Array, deviations: Array) -> Array:
         return means + deviations * self._generator.standard_normal(len(means))
 
@@ -141,9 +153,9 @@ class AuthorsNeuralTS(AuthorsNetwork):
         rows, rewards, count = rows[order], rewards[order], len(rewards)
         ends = np.searchsorted(blocks[order], np.arange(len(self.hidden) + 1))
         parts = [slice(first, last) for first, last in pairwise(ends)]
-        keep = 1 - RATE * DECAY / count
+        keep, new, self._told = 1 - RATE * self.decay / count, count - self._told, count
         after = np.empty((count, HIDDEN), rows.dtype)
-        for _ in range(FULL_STEPS):
+        for _ in range(FULL_STEPS * new):
             for weights, part in zip(self.hidden, parts, strict=True):
                 np.matmul(rows[part], weights.T, out=after[part])
             after += self.biases

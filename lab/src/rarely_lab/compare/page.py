@@ -6,6 +6,7 @@ DIR/leaderboard.html
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,8 @@ DODGE = 1.03
 BEYOND = 1.5
 """The factor by which an axis is longer than the means need. Intervals may continue beyond it."""
 NONE = "—"
+CARDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("rivals.toml").read_text(encoding="utf-8"))
+"""What is to be known of each policy of others."""
 
 
 class NothingToCompare(RarelyError):
@@ -116,6 +119,7 @@ def _shown(records: Sequence[Record], board: Leaderboard, warnings: Sequence[str
         "ranking": ranking(board, {record.policy: made_by for record in first if (made_by := record.made_by)}),
         "scales": scales(board),
         "each": {problem: of_problem(board, problem) for problem in board.results.problems},
+        "cards": {row.policy: card for row in board.rows if (card := CARDS.get(row.policy.removesuffix("-bootstrap")))},
         "provenance": describe_records(records, "one policy on one run with one budget each"),
     }
 
@@ -165,7 +169,7 @@ def ranking(board: Leaderboard, made_by: Mapping[str, str] = MappingProxyType({}
         areas = [interval(row.area), *(half for _ in untuned)]
         release = made_by.get("linucb" if row.policy == HINDSIGHT else row.policy)
         name = f"{row.policy} (made by {release})" if release else row.policy
-        body.append([f"{place}. {name}", *areas, *scores, *won, str(row.problems)])
+        body.append([f"{place}. {name}" if board.ranked else name, *areas, *scores, *won, str(row.problems)])
     return Grid(head, body, 1)
 
 

@@ -14,8 +14,13 @@ Of other packages, where they are installed; all update at rounds T(b/B)²:
 
 forest, boosting, lightgbm     a regressor of rewards with ε-greedy choice, ε = 0.1
 NAME-bootstrap                 ten of them, each trained on a resample; one of the ten decides a round
+boosting-greedy, -falcon       boosted trees, their number chosen by cross-validation: greedy, or with FALCON's chances
 vowpal, vowpal-squarecb        Vowpal Wabbit, --cb_explore_adf with ε = 0.1, or with --squarecb; its other defaults
-bayesianbandits                its agent with one learner for all arms, as its README has it
+vowpal-refit                   the first with products of columns, and a pass over all rewards so far at each update
+bayesianbandits                its agent with one learner for all arms, as its README has it; -eb with empirical Bayes,
+                               -ids with information-directed sampling; -arms as its README begins, one for each arm
+
+`rivals.toml` has a card for each policy of others: source, settings, why these, and what else was tried.
 """
 
 from __future__ import annotations
@@ -59,8 +64,9 @@ from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.theory.kernel_ucb import KernelUCB
 from rarely_lab.compare.contestant import AtEnds, Task
-from rarely_lab.compare.linear_rivals import BLCE, BayesianContestant, DesignElimination
+from rarely_lab.compare.linear_rivals import BLCE, ArmwiseBayesian, BayesianContestant, DesignElimination
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
+from rarely_lab.compare.tree_rivals import BoostedTrees
 from rarely_lab.engine.play import Contestant, LibraryContestant
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
@@ -107,12 +113,15 @@ MODELS: dict[str, MakePolicy] = {
 """Each with its defaults; `greedy` is the default policy without bonuses."""
 BY_EVIDENCE = ("default", "neuralts", "neuralepsilon", "greedy")
 """Those that choose kernels by evidence."""
+RIDGES, BETAS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0), (1e-5, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 PAIRS: dict[str, MakePolicy] = {
     f"linucb-{ridge:g}-{beta:g}": _of(LinUCB, ridge=ridge, beta=beta)
-    for ridge, beta in itertools.product((0.001, 0.01, 0.1, 1.0), repeat=2)
+    for ridge, beta in itertools.product(
+        (0.001, 0.01, 0.1, 1.0, 10.0, 100.0), (1e-5, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
+    )
     if (ridge, beta) != (1.0, 1.0)
 }
-"""LinUCB with the other pairs λ, β of the paper's grid: `linucb` has λ = β = 1."""
+"""LinUCB with other pairs λ, β: those of the paper's grid, and beyond its edges, where the best often lay."""
 GRIDS: dict[str, Callable[[int, int], Schedule]] = {
     "paced": Paced,
     "fixed": FixedGrid,
@@ -152,9 +161,11 @@ class RegressorContestant(LibraryContestant):
 
 
 class VowpalContestant(AtEnds):
-    """Vowpal Wabbit, one pass over the rewards of each batch."""
+    """Vowpal Wabbit, one pass over the rewards of each batch, or with `refits` over all rewards so far."""
 
-    def __init__(self, task: Task, exploration: str = f"--epsilon {EPSILON}", package: Any = None) -> None:
+    def __init__(
+        self, task: Task, exploration: str = f"--epsilon {EPSILON}", *, refits: bool = False, package: Any = None
+    ) -> None:
         super().__init__(task)
         vowpal = package or import_module("vowpalwabbit")
         self._generator = np.random.default_rng((task.seed, 0, 7))
@@ -162,7 +173,7 @@ class VowpalContestant(AtEnds):
         self._workspace = vowpal.Workspace(options)
         self._waiting: list[list[str]] = []
         self._chances: dict[int, float] = {}
-        self._round = 0
+        self._round, self._refits = 0, refits
 
     def select(self, contexts: Array) -> int:
         """Return an arm drawn from the probabilities that it predicts."""
@@ -182,7 +193,8 @@ class VowpalContestant(AtEnds):
         super().update()
         for lines in self._waiting:
             self._workspace.learn(lines)
-        self._waiting = []
+        if not self._refits:
+            self._waiting = []
 
 
 def _lines(contexts: Array) -> list[str]:
@@ -215,7 +227,19 @@ ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
     },
     "vowpal": (VowpalContestant, "vowpalwabbit"),
     "vowpal-squarecb": (partial(VowpalContestant, exploration="--squarecb"), "vowpalwabbit"),
+    "vowpal-refit": (
+        partial(VowpalContestant, exploration=f"--epsilon {EPSILON} --interactions xx", refits=True),
+        "vowpalwabbit",
+    ),
     "bayesianbandits": (BayesianContestant, "bayesianbandits"),
+    "bayesianbandits-arms": (ArmwiseBayesian, "bayesianbandits"),
+    "bayesianbandits-eb": (
+        partial(BayesianContestant, learner=("EmpiricalBayesNormalRegressor", {})),
+        "bayesianbandits",
+    ),
+    "bayesianbandits-ids": (partial(BayesianContestant, policy="InformationDirectedSampling"), "bayesianbandits"),
+    "boosting-greedy": (partial(BoostedTrees, falcon=False), "sklearn"),
+    "boosting-falcon": (partial(BoostedTrees, falcon=True), "sklearn"),
     "blce": (BLCE, ""),
     "elimination-design": (DesignElimination, ""),
     "neuralucb-uclaml": (AuthorsNeuralUCB, ""),

@@ -225,6 +225,11 @@ class Leaderboard:
     results: Results
 
     @property
+    def ranked(self) -> bool:
+        """Whether there is more than one run of a policy: a single one ranks nobody."""
+        return self.results.seeds() not in ("0", "1")
+
+    @property
     def unscaled(self) -> list[str]:
         """Problems that are shown but not averaged: no policy beats uniform play there by a tenth."""
         return [problem for problem in self.results.problems if problem not in self.results.scaled]
