@@ -1,10 +1,13 @@
 """What a torch module costs in the place of our own network: decisions, training, and memory at p = 10⁶.
 
 python benchmarks/torch_models.py speed       the same perceptron as `Network` and as a torch module
+python benchmarks/torch_models.py update      an update that chooses its length, in plain trainings of that length
 python benchmarks/torch_models.py million     500 rounds of 10 arms with p = 10⁶ and an exact Z
 """
 
 import argparse
+import copy
+import math
 import resource
 import time
 from functools import partial
@@ -15,6 +18,7 @@ from torch import nn
 
 import rarely.torch
 from rarely import BatchNeuralUCB, OnDemand, Preset, Training
+from rarely.torch.model import BATCH, BATCHES, RATE
 
 
 def as_module(weights):
@@ -69,6 +73,47 @@ def speed(hidden=200, dim=20, arms=10, past=1000):
     )
 
 
+def plain_training(net, contexts, rewards, steps):
+    """Take steps of Adam in float32 on minibatches as large as the library's, and nothing else."""
+    net = copy.deepcopy(net).float()
+    x, y = (torch.tensor(each, dtype=torch.float32) for each in (contexts, rewards))
+    batch, optimiser = max(BATCH, math.ceil(len(x) / BATCHES)), torch.optim.Adam(net.parameters(), lr=RATE, fused=True)
+    done = 0
+    while done < steps:
+        for part in torch.randperm(len(x)).split(batch)[: steps - done]:
+            optimiser.zero_grad()
+            ((net(x[part]).ravel() - y[part]) ** 2).sum().backward()
+            optimiser.step()
+            done += 1
+
+
+def update(dim=20, arms=10, rounds=(200, 1000, 4000), repeats=5):
+    """Print the time of an update by default over that of a plain training of its length, the best of several each."""
+    torch.manual_seed(0)
+    shapes = {
+        "one layer of 100": [(dim, 100), (100, 1)],
+        "two layers of 256": [(dim, 256), (256, 256), (256, 1)],
+    }
+    for name, sizes in shapes.items():
+        layers = [layer for size in sizes for layer in (nn.Linear(*size), nn.ReLU())]
+        net = nn.Sequential(*layers[:-1])
+        for count in rounds:
+            policy = BatchNeuralUCB(model=rarely.torch.Module(net), schedule=OnDemand(), covariance="diagonal", seed=0)
+            rng = np.random.default_rng(0)
+            for _ in range(2):  # the second update knows of an earlier version, as most do
+                contexts = rng.normal(size=(count // 2, arms, dim)) / np.sqrt(dim)
+                decision = policy.select(contexts)
+                chosen = contexts[np.arange(len(contexts)), decision.arm]
+                policy.observe(decision, np.cos(3 * chosen[:, 0]) + 0.1 * rng.normal(size=len(chosen)))
+                job = policy.prepare_update()
+                record = policy.update()
+            rows, told = policy.history.contexts, policy.history.rewards
+            calls = (job.run, partial(plain_training, net, rows, told, record.steps))
+            times = np.array([[seconds(call, 1) for call in calls] for _ in range(repeats)]).min(axis=0)
+            ratio = f"{times[0]:.2f} s, plain {times[1]:.2f} s: {times[0] / times[1]:.2f}"
+            print(f"{name}, {count} rounds: {record.steps} steps, {ratio}", flush=True)
+
+
 def million(rounds=500, arms=10):
     """Play with p = 10⁶ in the exact dual form, and print the price that was stated and the memory that was used."""
     torch.manual_seed(0)
@@ -94,5 +139,5 @@ def million(rounds=500, arms=10):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "million"])
-    {"speed": speed, "million": million}[parser.parse_args().what]()
+    parser.add_argument("what", choices=["speed", "update", "million"])
+    {"speed": speed, "update": update, "million": million}[parser.parse_args().what]()
