@@ -78,12 +78,14 @@ class Diagonal(Covariance):
         self.rounds += count
         self.log_det = float(proposal.log_dets[count - 1])
 
+    def add(self, factors: Factors) -> None:
+        self._running, self.rounds = self._with_all(factors), self.rounds + len(factors)
+        self.log_det = self._log_det_of(self._running)
+
     def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
         """Become the diagonals of a form that has these features: all of them, and the first as the frozen one."""
         for rows in (past[:frozen], past[frozen:]):
-            self._running = self._with_all(rows)
-            self.rounds += len(rows)
-            self.log_det = self._log_det_of(self._running)
+            self.add(rows)
             if self.rounds == frozen:
                 self.freeze()
 
@@ -144,6 +146,8 @@ class SparseDiagonal(Diagonal):
     def __init__(self, widths: Widths, ridge: float, limit: Limit, columns: int) -> None:
         super().__init__(widths, ridge, limit)
         self._running = self._frozen = (np.full((widths[0][0], columns), ridge), *self._running[1:])
+
+    add = Covariance.add  # which looks at the columns of these rounds alone
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         first, *others = self._running if running else self._frozen

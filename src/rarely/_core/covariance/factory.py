@@ -134,8 +134,7 @@ class CovarianceFactory:
         """Add Σ w φφᵀ over these contexts to the running matrix."""
         for start in range(0, len(contexts), covariance.block()):
             part = slice(start, start + covariance.block())
-            factors = features(contexts[part]).weighted(None if weights is None else weights[part])
-            covariance.accept(covariance.propose(covariance.measure(factors)), len(factors))
+            covariance.add(features(contexts[part]).weighted(None if weights is None else weights[part]))
 
     # --- changing its form
 

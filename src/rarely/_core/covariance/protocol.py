@@ -264,6 +264,10 @@ class Covariance(ABC):
     def accept(self, proposal: Proposal, count: int) -> None:
         """Make the first `count` rounds of the latest proposal part of the running matrix."""
 
+    def add(self, factors: Factors) -> None:
+        """Make rounds part of the running matrix, where log det after each of them is not asked for."""
+        self.accept(self.propose(self.measure(factors)), len(factors))
+
     def freeze(self) -> None:
         """Make the frozen matrix equal to the running one."""
         self.frozen_log_det, self.frozen_unit = self.log_det, self.running_unit
@@ -272,8 +276,7 @@ class Covariance(ABC):
         """Become the matrices of another form, this one being empty: of all features, the first ones frozen."""
         for start, end in ((0, frozen), (frozen, len(past))):
             for first in range(start, end, self.block()):
-                part = past[first : min(first + self.block(), end)]
-                self.accept(self.propose(self.measure(part)), len(part))
+                self.add(past[first : min(first + self.block(), end)])
             if end == frozen:
                 self.freeze()
 
