@@ -256,18 +256,23 @@ def named_arguments(kind: Kind, read: Callable[[str, Any], Any] | None = None) -
     """
     made: Any = kind
     init, signature = made.__init__, inspect.signature(made.__init__)
+    _, *positions = signature.parameters
 
     @wraps(init)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError as error:
-            owner, names = type(self).__name__, _argument_names(type(self))
-            check_names(owner, kwargs, names)
-            raise InvalidInput(f"{owner}: {error}. It has {', '.join(sorted(names))}.") from None
         if read is not None:
-            bound.arguments.update({name: read(name, value) for name, value in bound.arguments.items()})
-        init(*bound.args, **bound.kwargs)
+            args = *map(read, positions, args), *args[len(positions) :]
+            kwargs = {name: read(name, value) for name, value in kwargs.items()}
+        try:
+            init(self, *args, **kwargs)
+        except TypeError:
+            try:
+                signature.bind(self, *args, **kwargs)
+            except TypeError as error:
+                owner, names = type(self).__name__, _argument_names(type(self))
+                check_names(owner, kwargs, names)
+                raise InvalidInput(f"{owner}: {error}. It has {', '.join(sorted(names))}.") from None
+            raise
 
     made.__init__ = checked
     return kind

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ def forwarded(path: str, doc: str | None = None) -> Any:
     return property(attrgetter(path), doc=doc)
 
 
+PLAIN = {bool, int, float, str, type(None)}
+
+
 class Described:
     """A dataclass whose fields are all there is to say about it."""
 
@@ -33,7 +36,13 @@ class Described:
 
     def describe(self) -> dict[str, Any]:
         """Return its fields by name, as JSON."""
-        return asdict(cast(Any, self))
+        value: Any = self
+        named = {name: getattr(value, name) for name in value.__dataclass_fields__}
+        # What has no parts needs no `asdict`, which before Python 3.12 copies every number deeply.
+        return named if all(type(one) in PLAIN or one == () for one in named.values()) else asdict(value)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # a value, which never changes
 
 
 class OfKind(Described):
