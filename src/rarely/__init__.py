@@ -13,6 +13,7 @@ from rarely._core.choice.confidence_radius import NoiseRadius, TheoremRadius
 from rarely._core.choice.rules import Mixture
 from rarely._core.covariance import Price, prices
 from rarely._core.inputs.arm_blocks import ArmBlocks
+from rarely._core.inputs.doses import Interval
 from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.roster import Offer, Roster
 from rarely._core.inputs.scaling import Affine
@@ -65,7 +66,7 @@ from rarely.theory.kernel_ucb import KernelUCB
 __all__ = [
     "Additions", "Affine", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BuildInfo", "Ceiling",
     "ColumnEffect", "ComposedPolicy", "Decision", "DeterminantTrigger", "Discount", "EnsemblePolicy", "EveryRound",
-    "FixedGrid", "FrameEncoder", "FramePolicy", "GeometricGrid", "KernelUCB", "Limits", "LinTS", "LinUCB",
+    "FixedGrid", "FrameEncoder", "FramePolicy", "GeometricGrid", "Interval", "KernelUCB", "Limits", "LinTS", "LinUCB",
     "LogLogGrid", "Mixture", "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "Offer",
     "OnDemand", "Paced", "Policy", "PolicyEvent", "Preset", "Price", "Roster", "Schedule", "Scores", "Shares",
     "SparseRows", "TheoremRadius", "Training", "Uniform", "UpdateJob", "UpdateRecord", "UpdateResult", "Window",

@@ -36,6 +36,7 @@ from rarely._core.covariance import (
     prior_variances,
 )
 from rarely._core.inputs.arm_blocks import ArmBlocks
+from rarely._core.inputs.doses import Interval
 from rarely._core.inputs.forgetting import Discount, Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextMap, ContextScale, RewardScale, Standardising
@@ -60,11 +61,11 @@ __all__ = [
     "DEFAULT_HISTORY", "UNWATCHED", "Affine", "ArmBlocks", "ArmScores", "Array", "Arrays", "Beta", "BoolArray",
     "Candidates", "ChoiceRule", "ContextMap", "ContextScale", "Covariance", "CovarianceFactory", "Decision",
     "Described", "DeterminantTrigger", "Discount", "Dual", "DualFactory", "EveryRound", "FactorRows", "Factors",
-    "Fields", "FitResult", "FixedShares", "Forgetting", "History", "IntArray", "Learner", "LearnerAround", "Limit",
-    "Limits", "MixedRule", "Mixture", "NoCovarianceFactory", "Policy", "PresetName", "Progress", "Proposal",
-    "RewardScale", "RowCost", "ScaledLearner", "Schedule", "ScoreOverride", "Scores", "Seed", "SparseRows",
-    "Standardising", "Thompson", "Ties", "TrainingReport", "TrainingSet", "Uniform", "UniformChoice",
-    "UpperConfidence", "VersionStats", "Watch", "Widths", "WithinBatch", "__version__", "decoded", "encoded",
-    "gram", "in_bytes", "limits_from", "prices", "prior_variances", "read_progress", "rule_from", "schedule_from",
-    "seeded",
+    "Fields", "FitResult", "FixedShares", "Forgetting", "History", "IntArray", "Interval", "Learner",
+    "LearnerAround", "Limit", "Limits", "MixedRule", "Mixture", "NoCovarianceFactory", "Policy", "PresetName",
+    "Progress", "Proposal", "RewardScale", "RowCost", "ScaledLearner", "Schedule", "ScoreOverride", "Scores",
+    "Seed", "SparseRows", "Standardising", "Thompson", "Ties", "TrainingReport", "TrainingSet", "Uniform",
+    "UniformChoice", "UpperConfidence", "VersionStats", "Watch", "Widths", "WithinBatch", "__version__", "decoded",
+    "encoded", "gram", "in_bytes", "limits_from", "prices", "prior_variances", "read_progress", "rule_from",
+    "schedule_from", "seeded",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
-from rarely.extend import Array, Decision, Policy, Scores
+from rarely.extend import Array, Decision, Interval, Policy, Scores
 from rarely.extend.checks import InvalidInput, check_whole, shown
 from rarely.extend.provisional import WRAPPERS, Layout, archive, content_at, forwarded, state_of
 from rarely.frames.tables import FrameTables
@@ -78,7 +78,7 @@ class FramePolicy:
         users: Any = None,
         items: Any = None,
         *,
-        arms: Sequence[str] = (),
+        arms: Sequence[str] | Interval = (),
         ignore: Sequence[str] = (),
         layout: Layout | None = None,
         key: str | None = None,
@@ -95,7 +95,7 @@ class FramePolicy:
         users, items
             A sample of each table, or its `FrameEncoder`. One of them may be left out.
         arms
-            Names of the arms, if they are not the rows of a table.
+            Names of the arms, if they are not the rows of a table; or an `Interval` of doses.
         ignore
             Columns of either table that are not read, such as ids.
         layout

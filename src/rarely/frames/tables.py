@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely.extend import ArmBlocks, Array
+from rarely.extend import ArmBlocks, Array, Interval
 from rarely.extend.checks import InvalidContexts, InvalidInput, InvalidWorth, read_real, shown
 from rarely.extend.provisional import Layout, worth_from
 from rarely.frames.columns import is_gap, plain_of, read_table, snapshot
@@ -54,8 +54,14 @@ class FrameTables:
     layout: Layout | None = None
     key: str | None = None
     """The column of items that names them, which is not read."""
+    doses: Interval | None = None
+    """The interval whose points are the arms."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.arms, Interval):
+            object.__setattr__(self, "doses", replace(self.arms, rows=None))
+        if self.doses is not None:
+            object.__setattr__(self, "arms", self.doses.names)
         object.__setattr__(self, "arms", self.arms if isinstance(self.arms, str) else tuple(self.arms))
         _ = self.blocks  # refuses what does not go together
 
@@ -65,7 +71,7 @@ class FrameTables:
         users: Any,
         items: Any,
         *,
-        arms: Sequence[str] = (),
+        arms: Sequence[str] | Interval = (),
         ignore: Sequence[str] = (),
         layout: Layout | None = None,
         key: str | None = None,
@@ -75,7 +81,7 @@ class FrameTables:
         return cls(_encoder(users, ignore), by_item, arms, layout, key)  # type: ignore[arg-type]
 
     @cached_property
-    def blocks(self) -> ArmBlocks | None:
+    def blocks(self) -> ArmBlocks | Interval | None:
         """What makes contexts of rows; None where items alone are the contexts."""
         if isinstance(self.arms, str) or len({*self.arms}) < len(self.arms):
             raise InvalidInput(f"arms must be a list of different names; got {shown(self.arms)}.")
@@ -87,6 +93,8 @@ class FrameTables:
             raise InvalidInput(f"key must be a column of items that is not read; got {shown(self.key)}.")
         if self.users is None:
             return None
+        if self.doses is not None:
+            return replace(self.doses, rows=self.users.scale)
         rows, features = replace(self.users.scale, constant=True), None if self.items is None else self.items.scale
         layout = self.layout or ("disjoint" if self.arms else "bilinear")
         return ArmBlocks(len(self.arms) or None, rows, layout, features)
@@ -217,13 +225,15 @@ class FrameTables:
     def describe(self) -> dict[str, Any]:
         """Return the tables as JSON: each column with its kind, and what stands for its gaps."""
         users, items = (None if table is None else table.describe() for table in (self.users, self.items))
-        return {"users": users, "items": items, "arms": list(self.arms), "layout": self.layout, "key": self.key}
+        said = {"users": users, "items": items, "arms": list(self.arms), "layout": self.layout, "key": self.key}
+        return said if self.doses is None else said | {"doses": self.doses.describe()}
 
     @classmethod
     def from_description(cls, saved: dict[str, Any]) -> FrameTables:
         """Return the tables that `describe` described."""
         users, items = (saved[n] and FrameEncoder.from_description(saved[n]) for n in ("users", "items"))
-        return cls(users, items, saved["arms"], saved["layout"], saved["key"])
+        doses = Interval.from_description(saved["doses"]) if "doses" in saved else None
+        return cls(users, items, saved["arms"], saved["layout"], saved["key"], doses)
 
 
 def _worths(items: Any, column: str) -> Array:

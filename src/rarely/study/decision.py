@@ -213,7 +213,7 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         numbers, present = table.numbers, _present(request.available, table.arms, table.names)
     elif settings.blocks is not None:
         numbers = read_real(request.contexts, "row", InvalidContexts)
-        width = settings.blocks.rows.dim
+        width = settings.shared
         if numbers.shape != (width,):
             raise InvalidContexts(f"this study takes one row of {width} numbers per decision; got {numbers.shape}.")
         assert settings.blocks.arms is not None  # StudySettings refuses blocks without a number of arms

@@ -64,7 +64,7 @@ def _header(session: Session, width: int) -> list[str]:
     names = ["id", "time", "stage", "actor", "round", "version", "arm", "reward", "propensity"]
     names += [f"probability_{arm}" for arm in range(width)]
     if session.settings.blocks is not None:
-        names += [f"row_{j}" for j in range(session.settings.blocks.rows.dim)]
+        names += [f"row_{j}" for j in range(session.settings.shared)]
     return names + [f"context_{arm}_{j}" for arm in range(width) for j in range(session.dim)]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely import ArmBlocks, Policy
+from rarely import ArmBlocks, Interval, Policy
 from rarely.errors import InvalidInput, InvalidReward
 from rarely.extend import Described
 from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
@@ -137,7 +137,7 @@ class StudySettings:
     """
 
     arms: tuple[str, ...] | None = None
-    blocks: ArmBlocks | None = None
+    blocks: ArmBlocks | Interval | None = None
     tables: FrameTables | None = None
     """What columns requests have, where they come by columns."""
     rewards: RewardRule = field(default_factory=RewardRule)
@@ -148,7 +148,13 @@ class StudySettings:
     def __post_init__(self) -> None:
         check_part("plan", self.plan, AnalysisPlan, NoneType)
         check_part("rewards", self.rewards, RewardRule)
-        check_part("blocks", self.blocks, ArmBlocks, NoneType)
+        check_part("blocks", self.blocks, ArmBlocks, Interval, NoneType)
+        if isinstance(self.blocks, Interval):
+            if self.blocks.rows is None:
+                raise InvalidStudy(
+                    "an Interval of a study must have rows, which requests bring: Interval.fit(rows, …)."
+                )
+            object.__setattr__(self, "arms", self.arms or self.blocks.names)
         check_part("tables", self.tables, FrameTables, NoneType)
         if self.tables is not None and (self.blocks is not None or self.arms is not None):
             raise InvalidStudy("blocks and arms must be left out where a FramePolicy says what requests bring.")
@@ -173,7 +179,7 @@ class StudySettings:
         """How many numbers all arms of a decision share; 0 where each arm has its own."""
         if self.tables is not None and self.tables.users is not None:
             return len(self.tables.users.names)
-        return 0 if self.blocks is None else self.blocks.rows.dim
+        return 0 if self.blocks is None or self.blocks.rows is None else self.blocks.rows.dim
 
     def check_subgroups(self, dim: int) -> None:
         """Refuse a registered subgroup by a covariate that decisions do not have."""
@@ -186,7 +192,7 @@ class StudySettings:
         """Return the JSON schema of what a request for one decision brings, given the numbers in a context."""
         if self.tables is not None:
             return self.tables.schema()
-        width = dim if self.blocks is None else self.blocks.rows.dim
+        width = self.shared or dim
         row: dict[str, Any] = {"type": "array", "items": {"type": "number"}, "minItems": width, "maxItems": width}
         if self.blocks is None:
             some = {"minItems": 1} if self.arms is None else dict.fromkeys(("minItems", "maxItems"), len(self.arms))
@@ -246,7 +252,7 @@ def read_arms(arms: Any) -> tuple[str, ...] | None:
 
 
 _MAKERS: dict[str, Callable[[Any], Any]] = {
-    "blocks": ArmBlocks.from_description,
+    "blocks": lambda said: (Interval if "interval" in said else ArmBlocks).from_description(said),
     "tables": FrameTables.from_description,
     "rewards": lambda fields: RewardRule(**fields),
     "stages": lambda stages: tuple(Stage(**fields) for fields in stages),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from typing import Any, Literal, Self
 
-from rarely import ArmBlocks, FramePolicy, Policy
+from rarely import ArmBlocks, FramePolicy, Interval, Policy
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Progress
 from rarely.extend.checks import check_choice, is_whole, shown
@@ -77,7 +77,7 @@ class Study:
         *,
         policy: Policy | FramePolicy,
         arms: Sequence[str] | int | None = None,
-        blocks: ArmBlocks | None = None,
+        blocks: ArmBlocks | Interval | None = None,
         rewards: RewardRule | None = None,
         stages: Sequence[Stage] | None = None,
         control: str | None = None,
@@ -102,7 +102,8 @@ class Study:
         arms
             Names of the arms, or their number. With None every request may bring another number of contexts.
         blocks
-            `ArmBlocks`, if requests bring one row instead of a context for each arm.
+            `ArmBlocks`, if requests bring one row instead of a context for each arm; or an `Interval` of doses, which
+            are the names of the arms.
         rewards
             A `RewardRule`; by default the first reward of each decision counts, whenever it comes.
         stages
