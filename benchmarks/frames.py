@@ -1,6 +1,7 @@
 """What a decision from tables costs, in units of the same decision from an array.
 
     python benchmarks/frames.py
+    python benchmarks/frames.py narwhals    # reading a frame of pandas by Narwhals, in units of our reading
 
 20 arms of 20 numbers after 200 rounds: 20 columns of numbers; 8 columns of numbers and two of text; a user and items of
 10 numbers each, one column of text in both. Tables of libraries that are not installed are left out.
@@ -13,9 +14,11 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy; two cores are shared by other runs
 
 import importlib.util
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,7 +94,38 @@ def lines() -> Sequence[str]:
     return out
 
 
+def by_narwhals() -> Sequence[str]:
+    """How long Narwhals takes to hand over the columns of a frame, and what it makes of whole numbers beside a gap."""
+    import narwhals
+    import pandas
+
+    from rarely.frames.columns import read_table
+
+    def read(frame: Any) -> dict[str, Any]:
+        columns = narwhals.from_native(frame, eager_only=True)
+        kinds = {name: columns[name].dtype for name in columns.columns}
+        plain = {name: kind.is_numeric() or kind == narwhals.Datetime for name, kind in kinds.items()}
+        return {name: columns[name].to_numpy() if plain[name] else columns[name].to_list() for name in plain}
+
+    def seconds(call: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(200):
+            start = time.process_time()
+            call()
+            times.append(time.process_time() - start)
+        return float(np.quantile(times, 0.25))
+
+    rng, out = np.random.default_rng(0), []
+    for n in (1, 50, 1000):
+        numbers = {f"x{i}": rng.normal(size=n) for i in range(6)} | {"age": rng.integers(18, 80, n)}
+        other = {"town": rng.choice(["Ulm", "Bonn"], n), "when": pandas.date_range("2030-01-01", periods=n)}
+        frame = pandas.DataFrame(numbers | other | {"kind": pandas.Categorical(rng.choice(["a", "b"], n))})
+        out.append(f"{n} rows: {seconds(partial(read, frame)) / seconds(partial(read_table, frame, 'frame')):.1f}")
+    gap = pandas.DataFrame({"id": pandas.array([2**53 + 1, None], dtype="Int64")})
+    return [*out, f"2⁵³ + 1 beside a gap: {read_table(gap, 'frame').columns['id'][0]} and {read(gap)['id'][0]:.0f}"]
+
+
 if __name__ == "__main__":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a Z that becomes approximate
-        print(*lines(), sep="\n")
+        print(*(by_narwhals() if sys.argv[1:] == ["narwhals"] else lines()), sep="\n")
