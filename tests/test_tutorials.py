@@ -47,7 +47,7 @@ def words_and_numbers(text):
 @pytest.mark.slow  # `make docs` runs it
 def test_the_tutorial_on_ones_own_log_shows_what_it_prints(own_log, tmp_path):
     told = own_log.play(tmp_path)
-    assert len(told) == own_log.TUTORIAL.read_text(encoding="utf-8").count("```python") == 9
+    assert len(told) == own_log.TUTORIAL.read_text(encoding="utf-8").count("```python") == 8
     for shown, printed in told:
         words, whole, others = words_and_numbers(shown)
         own_words, own_whole, own_others = words_and_numbers(printed)
@@ -88,6 +88,14 @@ def test_the_tutorial_on_two_frames_shows_what_it_prints(tmp_path, monkeypatch):
     blocks = [block for section in sections(page) for block in section.blocks]
     assert all(block.shown for block in blocks)
     assert run(blocks)["answer"].arm == "discount"
+
+
+def test_the_tutorial_on_a_world_that_changes_shows_what_it_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "tutorials" / "changing-world.md"
+    blocks = [block for section in sections(page) for block in section.blocks]
+    assert all(block.shown for block in blocks)
+    assert any("is set aside" in update.memory for update in run(blocks)["default"].updates)
 
 
 def test_the_tutorial_on_a_trial_shows_what_it_prints(tmp_path, monkeypatch):
@@ -156,3 +164,21 @@ def test_links_of_the_tutorials_lead_somewhere():
         links = re.findall(r"\]\(([^):]+)\)", tutorial.read_text(encoding="utf-8"))
         assert links
         assert all((tutorial.parent / link).exists() for link in links), tutorial
+
+
+def test_notebooks_have_the_code_and_the_outputs_of_their_pages(monkeypatch):
+    made = companion("notebooks", monkeypatch)
+    assert len(made.PAGES) == 6
+    for name in made.PAGES:
+        text = (made.TUTORIALS / f"{name}.md").read_text(encoding="utf-8")
+        book = made.notebook(text)
+        code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+        assert code == [
+            block.strip("\n") for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        ]
+        assert code, name
+        assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
+        prose = "".join("".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "markdown")
+        assert "```python" not in prose
+    shown = [cell["outputs"] for cell in made.notebook(text)["cells"] if cell["cell_type"] == "code"]
+    assert any(shown)
