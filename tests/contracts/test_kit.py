@@ -421,6 +421,7 @@ BROKEN_FORMS = {
     "is_the_dense_matrix_batch_after_batch": ("propose", log_det_of_the_diagonal),
     "is_the_dense_matrix_after_many_rounds": ("measure", stiff),
     "accepting_leaves_the_frozen_matrix_alone": ("accept", accept_frozen),
+    "rounds_added_at_once_are_those_proposed": ("add", lambda self, factors: Primal.add(self, factors[1:])),
     "proposing_changes_nothing": ("propose", propose_kept),
     "a_dropped_fork_leaves_the_original_alone": ("fork", lambda self: self),
     "a_fork_is_the_original": ("fork", lambda self: type(self)(self.widths, self.ridge, self.limit)),

@@ -195,6 +195,22 @@ class _Promises(_Case):
         some = np.square(self.vectors(candidates)).sum(axis=1) > 0
         ensure(after[some] < before[some], f"φᵀZ⁻¹φ must fall with 36 more rounds; it was {before} and is {after}")
 
+    def rounds_added_at_once_are_those_proposed(self) -> None:
+        """`add` makes the matrices that `propose` and `accept` make."""
+        rng, (once, expected) = self.generator(), (self.form(), self.form())
+        for count in (5, 30):
+            factors = self.factors(rng, count)
+            once.add(factors)
+            _accepted(expected, factors)
+            once.freeze()
+            expected.freeze()
+            _accepted(once, factors[:1])
+            _accepted(expected, factors[:1])
+        candidates = self.factors(rng, 3)
+        ensure_equal(once.rounds, expected.rounds, "rounds")
+        ensure_close((once.log_det, once.frozen_log_det), (expected.log_det, expected.frozen_log_det), "log dets")
+        ensure_close(_variances(once, candidates), _variances(expected, candidates), "φᵀZ⁻¹φ", rtol=1e-6, atol=1e-9)
+
     def proposing_changes_nothing(self) -> None:
         """Rounds that are proposed and not accepted, or none of which is accepted, leave both matrices as they were."""
         form, expected, rng = self.form(), self.form(), self.generator()

@@ -622,17 +622,10 @@ class EvidenceFactory(DualFactory):
         return EXACT if isinstance(covariance, Dual) else 0
 
     def build(
-        self,
-        features: Any,
-        widths: Widths,
-        contexts: Array,
-        weights: Array | None = None,
-        *,
-        arms: int = 0,
-        ahead: int = 0,
+        self, features: Any, widths: Widths, contexts: Array, weights: Array | None = None, **sizes: int
     ) -> Covariance:
         if len(widths) > 1:
-            return super().build(features, widths, contexts, weights, arms=arms, ahead=ahead)
+            return super().build(features, widths, contexts, weights, **sizes)
         count, covariance = len(contexts), Primal(widths, self.ridge, self._limit(widths))
         rows = sample_rows(np.arange(count), COUNTED_IN_Z)
         features, counts = features.some(rows), np.full(len(rows), count / len(rows))
