@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -68,8 +69,8 @@ def snapshot(table: Any) -> Any:
     kind = type(table)
     if hasattr(kind, "to_pydict"):  # pyarrow's do not change
         return True
-    if kind is list and all(type(row) is dict for row in table):
-        return [tuple(row.items()) for row in table]
+    if kind is list and {*map(type, table)} == {dict}:
+        return [*chain.from_iterable(table)], [*chain.from_iterable(map(dict.values, table))], [*map(len, table)]
     if kind is dict and all(type(values) in (list, np.ndarray) for values in table.values()):
         return [(name, type(v), v.tobytes() if type(v) is np.ndarray else [*v], [*v]) for name, v in table.items()]
     manager: Any = getattr(table, "_mgr", None)  # of pandas, whose public names take too long

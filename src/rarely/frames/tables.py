@@ -120,7 +120,7 @@ class FrameTables:
         """
         self.check_given(users, items)
         rows = self.rows(users)
-        if not isinstance(items, list | tuple) or all(isinstance(item, dict) for item in items):
+        if not isinstance(items, list | tuple) or {*map(type, items)} <= {dict}:
             return self.placed(rows, self.features(items))
         if rows is not None and rows.shape[:-1] != (len(items),):
             raise InvalidContexts(f"{len(items)} tables of items need as many users; got {rows.shape[:-1] or 'one'}.")
