@@ -108,7 +108,7 @@ class Schedule(ABC):
         return {"kind": type(self).__name__} | {f.name: getattr(self, f.name) for f in fields(values)}
 
 
-class Window(NamedTuple):
+class BatchEnd(NamedTuple):
     """When a batch ends: from round `earliest` on once log det has grown by more than `growth`, or with `latest`."""
 
     earliest: int
@@ -122,15 +122,15 @@ class Window(NamedTuple):
         return self.earliest <= round <= self.last and (round >= self.latest or growth > self.growth)
 
 
-class Windowed(Schedule):
-    """A schedule whose batches end by a `Window`."""
+class EndingSchedule(Schedule):
+    """A schedule whose batches end by a `BatchEnd`."""
 
     @abstractmethod
-    def window(self, round: int) -> Window:
+    def end(self, round: int) -> BatchEnd:
         """Return when the batch ends that is under way after so many rounds."""
 
     def first_due(self, round: int, growth: Array) -> int | None:
-        earliest, latest, most, last = self.window(round)
+        earliest, latest, most, last = self.end(round)
         count, start, end = min(len(growth), last - round), max(0, earliest - round - 1), max(0, latest - round - 1)
         if start >= count:
             return None
@@ -204,7 +204,7 @@ MAX_POINTS = 10**5
 """The most batches that a grid may have, because it lists their ends in memory."""
 
 
-class _Grid(Windowed):
+class _Grid(EndingSchedule):
     """Batches that end with rounds known in advance."""
 
     points: tuple[int, ...]
@@ -225,8 +225,8 @@ class _Grid(Windowed):
             points.append(min(max(round(end), points[-1] + 1 if points else 1), self.horizon - (count - b)))
         object.__setattr__(self, "points", tuple(points))
 
-    def window(self, round: int) -> Window:
-        return Window(self._next(round), self._next(round))
+    def end(self, round: int) -> BatchEnd:
+        return BatchEnd(self._next(round), self._next(round))
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         return self._next(round) - round
@@ -245,7 +245,7 @@ class _Grid(Windowed):
 
 @named_arguments
 @dataclass(frozen=True)
-class EveryRound(Windowed):
+class EveryRound(EndingSchedule):
     """A new version after every round: sequential NeuralUCB.
 
     Examples
@@ -258,8 +258,8 @@ class EveryRound(Windowed):
     batches: None = None
     horizon: None = None
 
-    def window(self, round: int) -> Window:
-        return Window(round + 1, round + 1)
+    def end(self, round: int) -> BatchEnd:
+        return BatchEnd(round + 1, round + 1)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         return 1
@@ -369,7 +369,7 @@ class AtRounds(_Grid):
 
 @named_arguments
 @dataclass(frozen=True)
-class OnDemand(Windowed):
+class OnDemand(EndingSchedule):
     """No update is ever due: the caller calls `update` when it suits, for instance every night.
 
     Parameters
@@ -398,8 +398,8 @@ class OnDemand(Windowed):
     def __post_init__(self) -> None:
         check_counts(self, "batches", "horizon", besides=(None,))
 
-    def window(self, round: int) -> Window:
-        return Window(NEVER, NEVER)
+    def end(self, round: int) -> BatchEnd:
+        return BatchEnd(NEVER, NEVER)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         return NEVER
@@ -479,7 +479,7 @@ class Paced(Schedule):
 
 
 @dataclass(frozen=True)
-class PacedBatch(Windowed):
+class PacedBatch(EndingSchedule):
     """One batch of `Paced`: it ends once log det has grown, not before round `earliest` and not after `latest`."""
 
     horizon: int
@@ -490,8 +490,8 @@ class PacedBatch(Windowed):
 
     batches = None
 
-    def window(self, round: int) -> Window:
-        return Window(self.earliest, self.latest, self.growth, self.horizon - 1)
+    def end(self, round: int) -> BatchEnd:
+        return BatchEnd(self.earliest, self.latest, self.growth, self.horizon - 1)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         latest = max(1, self.latest - round)
@@ -519,7 +519,7 @@ class PacedBatch(Windowed):
 
 @named_arguments
 @dataclass(frozen=True)
-class DeterminantTrigger(Windowed):
+class DeterminantTrigger(EndingSchedule):
     """End a batch once log det Z has grown by more than `log_ratio` = log q since the batch began.
 
     Algorithm 1's adaptive scheme, the *rarely switching* rule of Abbasi-Yadkori et al. (2011). The paper
@@ -567,8 +567,8 @@ class DeterminantTrigger(Windowed):
         foreseeable = self.horizon is not None and self.batches is not None and math.isfinite(self.log_ratio)
         return FirstBatch(self) if foreseeable else self
 
-    def window(self, round: int) -> Window:
-        return Window(0, NEVER, self.log_ratio, NEVER if self.horizon is None else self.horizon - 1)
+    def end(self, round: int) -> BatchEnd:
+        return BatchEnd(0, NEVER, self.log_ratio, NEVER if self.horizon is None else self.horizon - 1)
 
     def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
         # Growth slows down inside a batch, so its mean pace so far gives too few rounds rather than too many.

@@ -24,7 +24,7 @@ from rarely._core.inputs.history import History
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import Expectations
 from rarely._core.saving.fields import Fields
-from rarely._core.schedules import NEVER, Budget, Schedule, Window, Windowed
+from rarely._core.schedules import NEVER, Budget, Schedule, BatchEnd, EndingSchedule
 from rarely._core.types import Array, Described, IntArray
 
 WithinBatch = Literal["frozen", "running"]
@@ -99,7 +99,7 @@ class BatchClock:
     """The round that ended the batch; 0 where it has not, or did so in another process."""
     _schedule: Schedule | None = field(default=None, repr=False, compare=False)
     """That of the batch under way, once it was asked for."""
-    _window: Window | None = field(default=None, repr=False, compare=False)
+    _end: BatchEnd | None = field(default=None, repr=False, compare=False)
     """When that batch ends, where its schedule has one."""
 
     @property
@@ -115,7 +115,7 @@ class BatchClock:
 
     def extended(self, extra: int) -> BatchClock:
         """Return the clock with this many versions added to the budget in all."""
-        return replace(self, budget=self.budget.extended(extra), _schedule=None, _window=None)
+        return replace(self, budget=self.budget.extended(extra), _schedule=None, _end=None)
 
     @property
     def _batch(self) -> Schedule:
@@ -129,13 +129,13 @@ class BatchClock:
         """Return the clock after this round, which leaves this log det."""
         if self.due:
             return self
-        if self._window is None:
+        if self._end is None:
             batch, free = self._batch, self.budget.spent(self.version)
-            if not free and not isinstance(batch, Windowed):
+            if not free and not isinstance(batch, EndingSchedule):
                 due = batch.first_due(round - 1, np.array([log_det - self.base_log_det])) is not None
                 return self.ended(round) if due else self
-            self._window = Window(NEVER, NEVER) if free else cast(Windowed, batch).window(self.base_round)
-        return self.ended(round) if self._window.ends_with(round, log_det - self.base_log_det) else self
+            self._end = BatchEnd(NEVER, NEVER) if free else cast(EndingSchedule, batch).end(self.base_round)
+        return self.ended(round) if self._end.ends_with(round, log_det - self.base_log_det) else self
 
     def first_due(self, round: int, log_dets: Array) -> int | None:
         """Return the index of the first of the next rounds with which the batch ends, if any."""
@@ -172,7 +172,7 @@ class BatchClock:
 
     def rebased(self, shift: float) -> BatchClock:
         """Return the clock for another form of Z, whose log det at the batch's start is larger by `shift`."""
-        return replace(self, base_log_det=self.base_log_det + shift, _schedule=None, _window=None)
+        return replace(self, base_log_det=self.base_log_det + shift, _schedule=None, _end=None)
 
     def replayed(self, round: int, log_det: float) -> BatchClock:
         """Return the clock of a batch that began at its base and has reached this round and log det."""
@@ -359,7 +359,7 @@ class UpdateRecord(Described):
     adopted: int = 0
     """Rounds decided when the version came into use: more than `round` where it was trained elsewhere meanwhile."""
     dropped: int = 0
-    """Rows of the history that were dropped after it, which a `Window`, a `Discount` or a limit has forgotten."""
+    """Rows of the history that were dropped after it, which a `BatchEnd`, a `Discount` or a limit has forgotten."""
     lost: int = 0
     """Rounds that are not in Z afterwards: forgotten, or dropped before it was built again."""
     alarms: tuple[str, ...] = ()
