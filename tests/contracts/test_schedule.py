@@ -246,7 +246,7 @@ def test_a_trigger_that_saturates_ends_its_first_batch_anyway():
     assert trigger.first_due(0, growth) is None
     assert growth[end] * 400 < 40.0 * (end + 1)
     assert (growth[9:end] * 400 >= 40.0 * np.arange(10, end + 1)).all()
-    assert "saturated" in clock.ended().explain(end + 1, float(growth[end]))
+    assert "saturated" in clock.ended(end + 1).explain(end + 1, float(growth[end]))
     # Later batches follow the printed rule alone.
     assert clock.restarted(end + 1, 5.0, 1).first_due(end + 1, np.full(300, 5.0)) is None
 

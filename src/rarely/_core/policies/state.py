@@ -24,7 +24,7 @@ from rarely._core.inputs.history import History
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import Expectations
 from rarely._core.saving.fields import Fields
-from rarely._core.schedules import NEVER, Budget, Schedule, BatchEnd, EndingSchedule
+from rarely._core.schedules import NEVER, BatchEnd, Budget, EndingSchedule, Schedule
 from rarely._core.types import Array, Described, IntArray
 
 WithinBatch = Literal["frozen", "running"]
