@@ -27,10 +27,12 @@ left out, with a remark. Slates and conditional bandits (`_outcomes`, `_slots`) 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,15 +55,13 @@ Features = dict[str, float]
 Label = tuple[int, float, float]
 
 
-def write_log(log: DecisionLog, path: str | os.PathLike[str], notes: Mapping[str, Sequence[Any]] | None = None) -> None:
+def write_log(log: DecisionLog, path: str | os.PathLike[str]) -> None:
     """Write a log as a table; `read_log` is the inverse.
 
     Parameters
     ----------
     log
         The log.
-    notes
-        Further columns, named id, time, stage or actor, with a value for each decision; `read_log` leaves them out.
     path
         Where to write it; an existing file is replaced. It becomes Parquet if the name ends in .parquet, which needs
         `pip install 'rarely[parquet]'`, and CSV otherwise.
@@ -79,19 +79,54 @@ def write_log(log: DecisionLog, path: str | os.PathLike[str], notes: Mapping[str
     1,0,1,,0.5,0.5,0.5,0.1,3.0
     <BLANKLINE>
     """
-    columns, name = _columns_of(log), path_of(path)
-    if name.endswith(".parquet"):
+    with TableFile(path) as file:
+        file.write(columns_of(log))
+
+
+class TableFile:
+    """A table that is written in parts: Parquet if its name ends in .parquet, else CSV."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._name, self._file = path_of(path), ExitStack()
+        self._out: Any = None
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Add rows, given by columns: arrays, NaN where a cell is empty, or lists, which are `NOTES`."""
+        if not self._name.endswith(".parquet"):
+            head = self._out is None
+            if head:
+                opened = open(self._name, "w", newline="", encoding="utf-8")  # noqa: SIM115 — it is closed with the rest
+                self._out = self._file.enter_context(opened)
+            self._out.write(csv_of(columns, head=head))
+            return
         arrow = pyarrow()
-        table = dict(notes or {}) | {name: arrow.array(each, mask=each != each) for name, each in columns.items()}
-        pyarrow("parquet").write_table(arrow.table(table), name)
-        return
-    with open(name, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        # tolist gives Python's own floats, whose text has every digit.
-        cells = dict(notes or {}) | {each: values.tolist() for each, values in columns.items()}
-        writer.writerow(cells)
-        for row in zip(*cells.values(), strict=True):
-            writer.writerow("" if value != value else value for value in row)
+        kinds = {name: arrow.int64() if name == "time" else arrow.string() for name in NOTES}
+        cells = {
+            name: arrow.array(each, kinds[name]) if name in kinds else arrow.array(each, mask=each != each)
+            for name, each in columns.items()
+        }
+        table = arrow.table(cells)
+        if self._out is None:
+            self._out = self._file.enter_context(pyarrow("parquet").ParquetWriter(self._name, table.schema))
+        self._out.write_table(table)
+
+    def __enter__(self) -> TableFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def csv_of(columns: Mapping[str, Any], *, head: bool) -> str:
+    """Return a part of a table as CSV, with the names of its columns if it is the first."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if head:
+        writer.writerow(columns)
+    # tolist gives Python's own floats, whose text has every digit.
+    cells = [each if isinstance(each, list) else each.tolist() for each in columns.values()]
+    writer.writerows(["" if value != value else value for value in row] for row in zip(*cells, strict=True))
+    return text.getvalue()
 
 
 def read_log(source: Any, **columns: Any) -> DecisionLog:
@@ -193,19 +228,25 @@ def _of_feedback(feedback: Mapping[str, Any]) -> DecisionLog:
     return DecisionLog.from_arrays(None, arms, feedback["reward"], rows=rows, arm_count=count, **drawn)
 
 
-def _columns_of(log: DecisionLog) -> Arrays:
+def columns_of(log: DecisionLog) -> Arrays:
     """Return the table, NaN where a cell is empty."""
     check_log(log)
     contexts = log.contexts
     if len(log) and (np.isnan(log.propensities).any() or not contexts.shape[2]):
         raise InvalidLog("only a log of decisions, with their contexts and probabilities, can be written.")
-    whole = zip(WHOLE, (log.rounds, log.versions, log.arms), strict=True)
-    columns: Arrays = {**dict(whole), "reward": log.rewards, "propensity": log.propensities}
     probabilities = np.where(log.present, log.probabilities, np.nan)
-    columns |= {f"probability_{k}": probabilities[:, k] for k in range(probabilities.shape[1])}
-    if log.rows is not None:
-        columns |= {f"row_{j}": column for j, column in enumerate(log.rows.T)}
-    return columns | {f"context_{k}_{j}": contexts[:, k, j] for k, j in np.ndindex(contexts.shape[1:])}
+    rows = np.empty((len(log), 0)) if log.rows is None else log.rows
+    flat = contexts.reshape(len(log), contexts.shape[1] * contexts.shape[2])
+    columns = (log.rounds, log.versions, log.arms, log.rewards, log.propensities)
+    names = names_of(probabilities.shape[1], rows.shape[1], contexts.shape[2])
+    return dict(zip(names, (*columns, *probabilities.T, *rows.T, *flat.T), strict=True))
+
+
+def names_of(arms: int, rows: int, dim: int) -> list[str]:
+    """Return the names of the columns of a table."""
+    places = [f"{k}_{j}" for k in range(arms) for j in range(dim)]
+    counted = {"probability": range(arms), "row": range(rows), "context": places}
+    return [*WHOLE, "reward", "propensity", *(f"{name}_{each}" for name, some in counted.items() for each in some)]
 
 
 def _log_of(table: NamedRows) -> DecisionLog:

@@ -10,10 +10,10 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,14 @@ import numpy as np
 from rarely import Decision, Policy
 from rarely.errors import InvalidContexts
 from rarely.extend import Described
-from rarely.extend.provisional import content_at
+from rarely.extend.provisional import Worth, content_at
 from rarely.logs import DecisionLog
 from rarely.study.decision import DecisionRecord, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
 from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, flaw_of
 from rarely.study.session import LivePolicy, Session, segments
-from rarely.study.storage import open_storage
+from rarely.study.settings import StudySettings
+from rarely.study.storage import CHUNK, open_storage
 from rarely.study.storage.sqlite import take_checkpoints
 from rarely.study.storage.tables import CHECKPOINTS, TABLES, checkpoint_statement
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, rewards_to_learn
@@ -369,21 +370,37 @@ def records(session: Session, last: int | None = None, first: int = 0) -> Iterat
             yield record_of(event, session.settings.arms)
 
 
+def recorded(
+    records: Sequence[DecisionRecord], settings: StudySettings, width: int = 0, log: DecisionLog | None = None
+) -> DecisionLog:
+    """Return a log with these decisions added, of at least so many arms."""
+    log = DecisionLog() if log is None else log
+    questions = [record.question for record in records]
+    contexts = np.asarray(block_of(questions, settings)[0])
+    width = max(width, contexts.shape[1])
+    contexts = np.pad(contexts, ((0, 0), (0, width - contexts.shape[1]), (0, 0)))
+    means, bonuses, chances = scores = np.full((3, len(records), width), np.nan)
+    for i, record in enumerate(records):
+        scores[:, i, np.flatnonzero(record.present)] = record.means, record.bonuses, record.probabilities
+    arms, versions, rounds = np.array([(a.index, a.version, a.round) for a in (each.answer for each in records)]).T
+    lots = [record.held_out for record in records]
+    held_out = None if all(each is None for each in lots) else np.array(lots, np.bool_)
+    decision = Decision(arms, means, bonuses, versions, rounds, np.nan_to_num(chances), "", held_out)
+    worth = Worth.joined([each.worth for each in questions], [len(each.present) for each in questions], width)
+    marks = [0 if each.slot is None else each.slot[1] - 1 for each in questions]
+    several = any(each.slot is not None for each in questions)
+    decision = replace(decision, worth=worth, slate=rounds - marks if several else None)
+    shared = None if settings.blocks is None else np.stack([question.numbers for question in questions])
+    log.record(contexts, decision, rows=shared)
+    return log
+
+
 def log_of(session: Session, decisions: Iterable[DecisionRecord], last: int, first: int = 0) -> DecisionLog:
     """Return contexts, arms, probabilities, versions and rewards of decisions after `first`, as of event `last`."""
-    log, rounds, decisions = DecisionLog(), set(), [*decisions]
-    slates = any(record.question.slot is not None for record in decisions)
-    for record in decisions:
-        contexts, worth = block_of([record.question], session.settings)[0], record.question.worth
-        shared = None if session.settings.blocks is None else record.question.numbers
-        answer, chances = record.answer, record.padded(record.probabilities, 0.0)
-        means, bonuses = (record.padded(values, np.nan) for values in (record.means, record.bonuses))
-        decision = Decision(answer.index, means, bonuses, answer.version, answer.round, chances, "", record.held_out)
-        slot = record.question.slot
-        slate = answer.round if slot is None else answer.round - slot[1] + 1
-        decision = replace(decision, worth=worth, slate=slate if slates else None)
-        log.record(np.asarray(contexts[0]), decision, rows=shared)
-        rounds.add(answer.round)
+    log, rest = DecisionLog(), iter(decisions)
+    while part := list(islice(rest, CHUNK)):
+        recorded(part, session.settings, log=log)
+    rounds = set(log.rounds.tolist())
     rewards = {round: reward for round, reward in rewards_to_learn(session, first, last).items() if round in rounds}
     if rewards:
         log.observe(rounds=list(rewards), rewards=list(rewards.values()))
