@@ -19,6 +19,7 @@ from pydantic import (
     FiniteFloat,
     Tag,
     ValidationError,
+    create_model,
     model_validator,
 )
 from starlette.requests import Request
@@ -133,12 +134,6 @@ class DecideRequest(RequestBody):
         return self.contexts
 
 
-class DecideRequests(RequestBody):
-    """Many decisions, in one commit."""
-
-    requests: list[DecideRequest] = Field(min_length=1)
-
-
 class RewardRequest(RequestBody):
     """The reward of a decision."""
 
@@ -150,12 +145,6 @@ class RewardRequest(RequestBody):
     key: Id | None = Field(None, description="Which of several rewards of the decision it is.")
     arm: str | int | None = Field(None, description="The arm that a person gave instead of the one decided.")
     reason: Reason = ""
-
-
-class RewardRequests(RequestBody):
-    """Many rewards, in one commit."""
-
-    rewards: list[RewardRequest] = Field(min_length=1)
 
 
 class SignedRequest(RequestBody):
@@ -190,27 +179,6 @@ class ProblemBody(BaseModel):
     detail: str
 
 
-class SlateBody(BaseModel):
-    """An answer, or a receipt, for each slot of a slate."""
-
-    slots: list[Answer | Receipt]
-
-
-class AnswersBody(BaseModel):
-    """An answer or a problem for each request, in order."""
-
-    answers: list[Answer | SlateBody | ProblemBody]
-
-
-class ReceiptsBody(BaseModel):
-    """A receipt or a problem for each reward, in order."""
-
-    receipts: list[Receipt | SlateBody | ProblemBody]
-
-
-DECIDED, REWARDED = (SlateBody, AnswersBody), (SlateBody, ReceiptsBody)
-
-
 class OutcomeBody(BaseModel):
     """What was done."""
 
@@ -218,17 +186,27 @@ class OutcomeBody(BaseModel):
     version: int = Field(description="The version in use.")
 
 
-class VersionsBody(BaseModel):
-    """The published versions."""
-
-    versions: list[PublishedVersion]
-
-
 class HealthBody(BaseModel):
     """Whether the service can decide."""
 
     status: Literal["ok", "failed"]
     problems: list[str] = Field(description="What is wrong, without names and paths.")
+
+
+def _several(name: str, of: Any, base: type[BaseModel] = BaseModel, least: int = 0) -> Any:
+    """Return the model of a body with a list of that name."""
+    says = f"Several {name}, in order" + (", in one commit." if base is RequestBody else ".")
+    listed: Any = (list[of], Field(min_length=least))
+    return create_model(f"{name.capitalize()}Body", __base__=base, __doc__=says, **{name: listed})
+
+
+DecideRequests = _several("requests", DecideRequest, RequestBody, 1)
+RewardRequests = _several("rewards", RewardRequest, RequestBody, 1)
+SlateBody = _several("slots", Answer | Receipt)
+AnswersBody = _several("answers", Answer | SlateBody | ProblemBody)
+ReceiptsBody = _several("receipts", Receipt | SlateBody | ProblemBody)
+DECIDED, REWARDED = (SlateBody, AnswersBody), (SlateBody, ReceiptsBody)
+VersionsBody = _several("versions", PublishedVersion)
 
 
 def media_of(models: tuple[type[BaseModel], ...]) -> str:
