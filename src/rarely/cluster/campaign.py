@@ -184,7 +184,7 @@ def decide(
     read = contexts or partial(listed_contexts, policy.dim)
     how = _how(policy, rows, id, read)
     planned = Campaign(policy.version, len(rows), block, policy.dim, (lineage(policy),), rows.files, how)
-    task = BlockTask(version, key_of(policy), rows, folder, id, read)
+    task = partial(_decide_block, version, key_of(policy), rows, folder, id, read)
     calls = ((f"block-{b:08d}.parquet", (b, b * block, min(len(rows), (b + 1) * block))) for b in range(planned.blocks))
     with folder.alone():
         if MANIFEST not in folder.names():
@@ -234,33 +234,25 @@ def naming(where: str) -> Iterator[None]:
         raise InvalidInput(f"{where}: contexts cannot be made: {type(error).__name__}: {error}") from error
 
 
-@dataclass(frozen=True)
-class BlockTask:
-    """Decides a block, and writes it."""
-
-    version: VersionFunction
-    key: bytes
-    """The key of the version's random numbers."""
-    rows: Rows
-    folder: Folder
-    id: str
-    contexts: Contexts
-
-    def __call__(self, block: int, start: int, stop: int) -> str:
-        ids, parts, offered = list[Any](), list[DecidedRounds](), self.version.offered()
-        for where, batch in self.rows.batches(start, stop):
-            ids.append(batch.column(self.id))
-            if ids[-1].null_count:
-                raise InvalidInput(f"{where}: every decision needs an id, so that its reward finds it; one is null.")
-            draws = uniforms(self.key, ids[-1].to_pylist()) if self.version.draws else np.zeros(0)
-            with naming(where):
-                parts.append(self.version.decide(self.contexts(batch), draws, offered))
-            if len(parts[-1].arms) != len(batch):
-                raise InvalidInput(f"{where}: contexts must have {len(batch)} rounds, one a row.")
-        *columns, contexts = map(np.concatenate, zip(*parts, strict=True))
-        decided = dict(zip(DECIDED, (np.full(stop - start, self.version.number), *columns), strict=True))
-        table = decision_table(pyarrow().chunked_array(ids), start, block, decided, contexts, offered)
-        return self.folder.started(as_parquet(table))
+def _decide_block(
+    version: VersionFunction, key: bytes, rows: Rows, folder: Folder, id: str, contexts: Contexts, *place: int
+) -> str:
+    """Decide a block, given by its number, first round and end, and write it; `key` is that of the random numbers."""
+    block, start, stop = place
+    ids, parts, offered = list[Any](), list[DecidedRounds](), version.offered()
+    for where, batch in rows.batches(start, stop):
+        ids.append(batch.column(id))
+        if ids[-1].null_count:
+            raise InvalidInput(f"{where}: every decision needs an id, so that its reward finds it; one is null.")
+        draws = uniforms(key, ids[-1].to_pylist()) if version.draws else np.zeros(0)
+        with naming(where):
+            parts.append(version.decide(contexts(batch), draws, offered))
+        if len(parts[-1].arms) != len(batch):
+            raise InvalidInput(f"{where}: contexts must have {len(batch)} rounds, one a row.")
+    *columns, chosen = map(np.concatenate, zip(*parts, strict=True))
+    decided = dict(zip(DECIDED, (np.full(stop - start, version.number), *columns), strict=True))
+    table = decision_table(pyarrow().chunked_array(ids), start, block, decided, chosen, offered)
+    return folder.started(as_parquet(table))
 
 
 def decision_table(

@@ -211,9 +211,9 @@ def join_rewards(
     ranges = [(start, min(start + BUCKET, len(rewards))) for start in range(0, len(rewards), BUCKET)]
     ids = read_block(nights[0].folder, 0, ["id"]).column(0).type
     stages: dict[str, tuple[Callable[..., str], Sequence[Any]]] = {
-        "ids": (IdTask(work, ids), groups),
-        "rewards": (RewardFileTask(work, rewards, columns, ids), ranges),
-        "joined": (JoinTask(work, before), [(bucket,) for bucket in range(work.buckets)]),
+        "ids": (partial(_write_ids, work, ids), groups),
+        "rewards": (partial(_write_rewards, work, rewards, columns, ids), ranges),
+        "joined": (partial(_join, work, before), [(bucket,) for bucket in range(work.buckets)]),
     }
     for kind, (task, calls) in stages.items():
         commit(work.folder, task, ((work.file(kind, number), args) for number, args in enumerate(calls)))
@@ -229,86 +229,61 @@ def join_rewards(
     return dict(counts)
 
 
-@dataclass(frozen=True)
-class IdTask:
-    """Writes the ids of rounds in buckets, with the rewards that were learned from before, NaN for none."""
-
-    work: Work
-    ids: Any
-    """The type of the ids of decisions."""
-
-    def __call__(self, night: Night, first: int, stop: int) -> str:
-        columns, (start, end) = (
-            [night.read(b, ["id"]).column("id") for b in range(first, stop)],
-            night.range(first, stop),
-        )
-        if any(column.type != self.ids or column.null_count for column in columns):
-            raise InvalidInput(f"{night.folder.path} must have ids, {self.ids}, in blocks {first} to {stop - 1}.")
-        ids = pyarrow().chunked_array(chunk for column in columns for chunk in column.chunks)
-        learned = reduce(np.fmax, (work.rewards(start, end) for work in night.earlier), np.full(end - start, np.nan))
-        table = pyarrow().table({"id": ids, "position": np.arange(start, end), "learned": learned})
-        return self.work.write_buckets(table)
+def _write_ids(work: Work, kind: Any, night: Night, first: int, stop: int) -> str:
+    """Write the ids of rounds, of this type, in buckets, with the rewards learned before, NaN for none."""
+    columns, (start, end) = (
+        [night.read(b, ["id"]).column("id") for b in range(first, stop)],
+        night.range(first, stop),
+    )
+    if any(column.type != kind or column.null_count for column in columns):
+        raise InvalidInput(f"{night.folder.path} must have ids, {kind}, in blocks {first} to {stop - 1}.")
+    ids = pyarrow().chunked_array(chunk for column in columns for chunk in column.chunks)
+    learned = reduce(np.fmax, (each.rewards(start, end) for each in night.earlier), np.full(end - start, np.nan))
+    table = pyarrow().table({"id": ids, "position": np.arange(start, end), "learned": learned})
+    return work.write_buckets(table)
 
 
-@dataclass(frozen=True)
-class RewardFileTask:
-    """Writes rewards in buckets."""
-
-    work: Work
-    rows: Rows
-    columns: tuple[str, str]
-    ids: Any
-    """The type of the ids of decisions."""
-
-    def __call__(self, start: int, stop: int) -> str:
-        batches = [batch for _, batch in self.rows.batches(start, stop, self.columns)]
-        table = pyarrow().Table.from_batches(batches).select(self.columns)
-        try:
-            table = table.rename_columns(["id", "reward"])
-            table = table.cast(pyarrow().schema({"id": self.ids, "reward": "float64"}))
-        except pyarrow().ArrowException as error:
-            raise InvalidInput(
-                f"rewards must be numbers, and their ids {self.ids} like those decided: {error}"
-            ) from None
-        return self.work.write_buckets(table)
+def _write_rewards(work: Work, rows: Rows, columns: tuple[str, str], kind: Any, start: int, stop: int) -> str:
+    """Write rewards, whose ids have the type of those decided, in buckets."""
+    batches = [batch for _, batch in rows.batches(start, stop, columns)]
+    table = pyarrow().Table.from_batches(batches).select(columns)
+    try:
+        table = table.rename_columns(["id", "reward"])
+        table = table.cast(pyarrow().schema({"id": kind, "reward": "float64"}))
+    except pyarrow().ArrowException as error:
+        raise InvalidInput(f"rewards must be numbers, and their ids {kind} like those decided: {error}") from None
+    return work.write_buckets(table)
 
 
-@dataclass(frozen=True)
-class JoinTask:
-    """Finds the rounds that the rewards of a bucket belong to."""
+def _join(work: Work, before: int, bucket: int) -> str:
+    """Find the rounds that the rewards of a bucket belong to; those of the first rounds, `before`, are late."""
+    rounds, rewards, pa = work.bucket("ids", bucket), work.bucket("rewards", bucket), pyarrow()
+    both = rounds.column("id").chunks + rewards.column("id").chunks
+    ids, count = pa.chunked_array(both, rounds.schema.field("id").type).combine_chunks(), len(rounds)
+    encoded = ids.dictionary_encode()  # one look at every id finds the round of each reward, and ids that repeat
+    codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+    # Which of several decisions a reward belongs to cannot be known, and a guess would credit the wrong arm.
+    single = np.bincount(codes[:count], minlength=1)[codes[:count]] == 1
+    place_of = np.full(len(encoded.dictionary) + 1, NOWHERE)
+    place_of[codes[:count][single]] = np.flatnonzero(single)
+    places, values = place_of[codes[count:]], rewards.column("reward").to_numpy()
+    outcomes, joined = outcomes_of(places, values, rounds.column("learned").to_numpy())
 
-    work: Work
-    before: int
-    """The first rounds, whose rewards are late."""
-
-    def __call__(self, bucket: int) -> str:
-        rounds, rewards, pa = self.work.bucket("ids", bucket), self.work.bucket("rewards", bucket), pyarrow()
-        both = rounds.column("id").chunks + rewards.column("id").chunks
-        ids, count = pa.chunked_array(both, rounds.schema.field("id").type).combine_chunks(), len(rounds)
-        encoded = ids.dictionary_encode()  # one look at every id finds the round of each reward, and ids that repeat
-        codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
-        # Which of several decisions a reward belongs to cannot be known, and a guess would credit the wrong arm.
-        single = np.bincount(codes[:count], minlength=1)[codes[:count]] == 1
-        place_of = np.full(len(encoded.dictionary) + 1, NOWHERE)
-        place_of[codes[:count][single]] = np.flatnonzero(single)
-        places, values = place_of[codes[count:]], rewards.column("reward").to_numpy()
-        outcomes, joined = outcomes_of(places, values, rounds.column("learned").to_numpy())
-
-        aside = np.flatnonzero(outcomes >= CONFLICTING)
-        rows = np.concatenate([count + joined, count + aside, np.flatnonzero(~single)])
-        used, position = np.arange(len(rows)) < len(joined), np.full(len(rows), NOWHERE)
-        position[used] = rounds.column("position").to_numpy()[places[joined]]
-        columns = {
-            "id": ids.take(pa.array(rows, mask=used)),  # of those alone that are set aside
-            "position": position,
-            "reward": np.append(np.full(count, np.nan), values)[rows],
-            "outcome": np.append(np.full(count, REPEATED, np.int8), outcomes)[rows],
-        }
-        counts = dict(zip(OUTCOMES, np.bincount(outcomes, minlength=len(OUTCOMES)).tolist(), strict=True))
-        late = int(np.count_nonzero(position[used] < self.before))
-        counts |= {"repeated": int(np.count_nonzero(~single)), "rewards": len(rewards), "late": late}
-        table = pa.table(columns).replace_schema_metadata({"rarely": json.dumps(counts)})
-        return self.work.folder.started(as_parquet(table, JOINED_GROUP))
+    aside = np.flatnonzero(outcomes >= CONFLICTING)
+    rows = np.concatenate([count + joined, count + aside, np.flatnonzero(~single)])
+    used, position = np.arange(len(rows)) < len(joined), np.full(len(rows), NOWHERE)
+    position[used] = rounds.column("position").to_numpy()[places[joined]]
+    columns = {
+        "id": ids.take(pa.array(rows, mask=used)),  # of those alone that are set aside
+        "position": position,
+        "reward": np.append(np.full(count, np.nan), values)[rows],
+        "outcome": np.append(np.full(count, REPEATED, np.int8), outcomes)[rows],
+    }
+    counts = dict(zip(OUTCOMES, np.bincount(outcomes, minlength=len(OUTCOMES)).tolist(), strict=True))
+    late = int(np.count_nonzero(position[used] < before))
+    counts |= {"repeated": int(np.count_nonzero(~single)), "rewards": len(rewards), "late": late}
+    table = pa.table(columns).replace_schema_metadata({"rarely": json.dumps(counts)})
+    return work.folder.started(as_parquet(table, JOINED_GROUP))
 
 
 def outcomes_of(places: IntArray, values: Array, learned: Array) -> tuple[NDArray[np.int8], IntArray]:
