@@ -239,7 +239,7 @@ def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | N
             detail = "without API keys the service only answers to localhost; start it with --keys to use another name."
             raise Refusal(421, detail, "WrongHost")
         return None
-    secret = _secret(request.headers.get("authorization", ""))
+    secret = _secret(request.headers.get("authorization", "")) or request.headers.get("ocp-apim-subscription-key")
     if secret is None:
         detail = f"this route needs an API key with the scope {scope!r}: Authorization: Bearer rk_…"
         raise Refusal(401, detail, "KeyNeeded", {"WWW-Authenticate": f"Bearer {REALM}, Basic {REALM}"})

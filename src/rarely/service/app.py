@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,6 +22,7 @@ from starlette.routing import Route
 
 from rarely import __version__
 from rarely.errors import RarelyError
+from rarely.service import personalizer as personalizer  # whose routes are served too
 from rarely.service.access import KeyFile, caller_of
 from rarely.service.bodies import MEDIA, ProblemBody, Refusal, media_of, read_body, response_of
 from rarely.service.opened import OpenedStudies
@@ -145,14 +147,15 @@ async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Requ
         return await route.handler(api, key)
     opened = await api.opened(study)
     request.state.meters = opened.meters
+    place = {name: value for name, value in request.path_params.items() if name != "name"}
     if not route.takes:
-        return await route.handler(api, opened, key)
+        return await route.handler(api, opened, key, **place)
     body = await read_body(request, route.takes, api.limits.body)
     request.state.decision = getattr(body, "id", None) or ""
     several = getattr(body, "requests", None) or getattr(body, "rewards", None)
     if keys is not None and several:
         keys.charge(key, len(several) - 1)
-    return await route.handler(api, opened, key, body)
+    return await route.handler(api, opened, key, body, **place)
 
 
 def _id_of(request: Request) -> str:
@@ -224,8 +227,9 @@ def _operation(route: Handler) -> dict[str, Any]:
     responses |= {"503": answer} if route.path.startswith("/health") else {}
     name = route.name if route.path != "/health" else "health"
     operation: dict[str, Any] = {"operationId": name, "description": getdoc(route.handler), "responses": responses}
-    if "{name}" in route.path:
-        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    text = {"in": "path", "required": True, "schema": {"type": "string"}}
+    if places := re.findall(r"{(\w+)}", route.path):
+        operation["parameters"] = [{"name": name, **text} for name in places]
     if route.scope != PUBLIC:
         operation["security"] = [{"key": [route.scope]}]
     if route.takes:
