@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,16 @@ def test_the_tutorial_on_a_world_that_changes_shows_what_it_prints(tmp_path, mon
     blocks = [block for section in sections(page) for block in section.blocks]
     assert all(block.shown for block in blocks)
     assert any("is set aside" in update.memory for update in run(blocks)["default"].updates)
+
+
+@pytest.mark.parametrize("name", ["router", "carousel", "price", "personalizer"])
+def test_a_tutorial_on_prices_shows_what_it_prints(name, tmp_path, monkeypatch):
+    pytest.importorskip("uvicorn" if name == "personalizer" else "matplotlib")
+    monkeypatch.chdir(tmp_path)
+    blocks = [block for section in sections(ROOT / "docs" / "tutorials" / f"{name}.md") for block in section.blocks]
+    with warnings.catch_warnings():
+        run(blocks)
+    assert name == "personalizer" or "<svg" in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
 
 
 def test_the_tutorial_on_a_trial_shows_what_it_prints(tmp_path, monkeypatch):

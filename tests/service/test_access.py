@@ -67,6 +67,7 @@ def test_every_route_is_refused_without_its_scope(keyed):
                 assert (reply.status, reply.content["title"]) == (403, "ScopeMissing"), (path, other)
         assert service.status().events == before
         well = (415,) if path.endswith("/act") else (200, 202, 409)  # a button sends a form, not JSON
+        well = (204, 404, 422) if "/personalizer/" in path else well  # this study is not asked by columns
         assert service.send(method, path, body_of(method, path), key=secrets[scope]).status in well, path
         seen.add(scope)
     assert seen == set(SCOPES)
