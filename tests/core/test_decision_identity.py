@@ -76,7 +76,7 @@ def test_a_copy_is_a_policy_of_its_own(name, twin):
 def test_a_decision_whose_arm_or_mean_is_not_the_one_on_record_is_refused():
     policy = small()
     decision = policy.select(STREAM[:2])
-    record = {name: getattr(decision, name) for name in decision.__slots__}
+    record = {name: getattr(decision, name) for name in decision.__dataclass_fields__}
     for changed in ({"arm": (decision.arm + 1) % 3}, {"version": decision.version + 1}, {"means": decision.means + 1}):
         with pytest.raises(WrongDecision, match="its round 1 chose arm"):
             policy.observe(rarely.Decision(**(record | changed)), [0.0, 1.0])

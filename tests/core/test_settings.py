@@ -132,6 +132,10 @@ MADE = {
     "TheoremRadius": {"nu": 1.0, "S": 1.0},
     "Additions": {},
     "Limits": {},
+    "Ceiling": {"total": 4.0},
+    "Shares": {},
+    "Interval": {"low": 0.0, "high": 1.0},
+    "Worth": {},
     "Preset": {},
     "Training": {},
 }

@@ -86,6 +86,11 @@ class Ceiling(Described):
         check_choice("costs", self.costs, Literal["known", "learned"])
 
 
+def _number(arm: Any) -> Any:
+    """Return an arm's number, which JSON writes as text; anything else as it came."""
+    return int(arm) if isinstance(arm, str) and arm.isdecimal() else arm
+
+
 @named_arguments
 @dataclass(frozen=True, slots=True)
 class Shares(Described):
@@ -124,7 +129,7 @@ class Shares(Described):
     def __post_init__(self) -> None:
         if not isinstance(self.floors, Mapping) or not isinstance(self.caps, Mapping):
             raise InvalidInput(f"floors and caps must be dicts by arm; got {shown(self.floors)}, {shown(self.caps)}.")
-        floors, caps = ({int(arm): value for arm, value in each.items()} for each in (self.floors, self.caps))
+        floors, caps = ({_number(arm): value for arm, value in each.items()} for each in (self.floors, self.caps))
         for arm in (*floors, *caps):
             check_whole("an arm", arm, 0)
         total = sum(map(as_number, floors.values()))
