@@ -7,7 +7,6 @@ box        total regret of every configuration: solid line median, dashed line m
 scatter    regret against processor time, 5 runs picked at random
 curves     mean regret against rounds, 95 % bands, a tick under the axis at every update of one run
 frontier   regret against the number of updates, a figure for each preset with all problems
-growth     regret and versions of each scheme against T
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from rarely.pages.svg import INK
 from rarely.runs.statistics import mean
 from rarely_lab.reproduce.catalogue import GROWTH
 from rarely_lab.reproduce.config import Kind
-from rarely_lab.reproduce.report.results import Comparison, Series, growth
+from rarely_lab.reproduce.report.results import Comparison, Series
 
 WIDTH = 5.2
 MIN_RUNS_FOR_BOX = 5
@@ -47,9 +46,6 @@ def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]
                 out[f"{c.problem}-{c.preset}-{name}"] = partial(draw, c)
     for preset in dict.fromkeys(c.preset for c in plain):
         out[f"frontier-{preset}"] = partial(frontier, [c for c in plain if c.preset == preset])
-    lasting = [c for c in comparisons if c.problem in GROWTH]
-    for preset in dict.fromkeys(c.preset for c in lasting):
-        out[f"growth-{preset}"] = partial(lengths, [c for c in lasting if c.preset == preset])
     return out
 
 
@@ -205,30 +201,6 @@ def _room(series: Sequence[Series]) -> tuple[float, float]:
     ends += [end for s in series if len(s.runs) >= MIN_RUNS_FOR_BOX for end in (s.regret.low, s.regret.high)]
     seen = [end for end in ends if end > 0] or [1.0]
     return 0.85 * max(min(seen), 0.1 * min(s.regret.value or 1.0 for s in series)), 1.15 * max(seen)
-
-
-def lengths(comparisons: Sequence[Comparison]) -> Figure:
-    """Draw mean regret, and mean versions, of each scheme against T; 95 % intervals of the exponents in the legend."""
-    figure = Figure(figsize=(WIDTH, 4.4))
-    sides = figure.subplots(1, 2)
-    dashes: dict[Kind, Iterator[Any]] = defaultdict(partial(cycle, DASHES))
-    for scheme in growth(comparisons):
-        look: dict[str, Any] = {"color": COLOURS[scheme.kind], "marker": MARKERS[scheme.kind], "ms": 3, "lw": 1.3}
-        look["linestyle"] = next(dashes[scheme.kind])
-        a, lasting, each = scheme.regret.interval(), [*scheme.series], scheme.series.values()
-        label = f"{scheme.label}: a = {a.value:.2f} [{a.low:.2f}, {a.high:.2f}]"
-        sides[0].plot(lasting, [s.regret.value for s in each], label=label, **look)
-        sides[1].plot(lasting, [s.updates + 1 for s in each], **look)
-    for axes, what in zip(sides, ("mean total regret, order Tᵃ", "versions"), strict=True):
-        axes.set(xscale="log", yscale="log")
-        plain_numbers(axes.xaxis, axes.yaxis)
-        axes.tick_params(labelsize=7)
-        axes.set_xlabel("rounds T", fontsize=8)
-        axes.set_title(what, fontsize=8)
-    figure.suptitle(f"quadratic, {comparisons[0].preset}", fontsize=9.5)
-    if sides[0].lines:
-        figure.legend(loc="outside lower center", ncols=1, fontsize=7)
-    return figure
 
 
 def _representative(comparison: Comparison) -> list[tuple[Series, Any]]:

@@ -37,7 +37,6 @@ CAPTIONS = {
     "frontier": "Regret against the number of updates, every configuration, with intervals over runs; "
     "single runs as dots where there are few.",
     "few": "Regret relative to NeuralUCB's, and versions, against T, with the curves of the theory.",
-    "growth": "Regret and versions of each scheme against the length T, with the exponents a of regret ∝ Tᵃ.",
 }
 
 
@@ -127,7 +126,7 @@ def render_page(
         contents=contents,
         sentences=tables.sentences(judged, comparisons) if judged else [],
         warnings=[*_shortfalls(plain), *warnings],
-        overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "few-", "growth-"))],
+        overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "few-"))],
         what_was_run=tables.what_was_run(comparisons),
         provenance=describe_records(records, "one configuration on one run each"),
         overhead=overhead(records),
