@@ -220,7 +220,7 @@ def test_an_inconclusive_claim_says_what_would_decide_it():
     far, tie = (replace(held, verdict="inconclusive", runs_to_decide=runs) for runs in (30.0, math.inf))
     assert behind(far).endswith("; about 30 runs would have an even chance of deciding")
     assert behind(tie).endswith(f"; {10 * len(SPREAD)} runs would not resolve a difference this small")
-    assert tally([held, far, tie]) == "1 hold, 0 fail, 2 are open (1 a tie)"
+    assert tally([held, far, tie]) == "1 hold, 0 fail, 2 are open (ties: 1)"
 
 
 def test_the_headline_counts_second_readings_only_where_nothing_else_was_run():

@@ -91,11 +91,7 @@ def compare_command(
         _list()
         return
     if merged:
-        if problems or policy or budgets or quick or board:
-            raise InvalidInput(
-                "--merge copies records and plays nothing; leave out problems, policies, budgets, --board."
-            )
-        _merge(merged, out, markdown, packed)
+        _merge(merged, out, markdown, packed, alone=not (problems or policy or budgets or quick or board))
         return
     if (label or ignore) and not any(".csv" in name for name in problems or ()):
         raise InvalidInput("--label and --ignore are for a table of your own; name a file.csv.")
@@ -158,7 +154,9 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
     return Comparison(fixed["tuned"] + fixed["untuned"], entered, chosen, **sizes)
 
 
-def _merge(folders: list[Path], out: Path, markdown: Path | None, packed: Path | None) -> None:
+def _merge(folders: list[Path], out: Path, markdown: Path | None, packed: Path | None, *, alone: bool) -> None:
+    if not alone:
+        raise InvalidInput("--merge copies records and plays nothing; leave out problems, policies, budgets, --board.")
     with Stages("reading records") as stages:
         merged = merge(folders, out, partial(stages, "copying records"))
     console.print(f"{len(merged.records)} records in {escape(str(out))}")

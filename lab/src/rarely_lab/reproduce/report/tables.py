@@ -231,7 +231,7 @@ def tally(judged: Sequence[Judged]) -> str:
     claimed = [j for j in judged if j.claim.kind == "claim"]
     counts = Counter(j.verdict for j in claimed)
     held, larger, ties = counts["holds"] + counts[HELD[1]], counts[HELD[1]], sum(j.tie for j in claimed)
-    more, tied = f" ({larger} larger than claimed)" if larger else "", f" ({ties} a tie)" if ties else ""
+    more, tied = f" ({larger} larger than claimed)" if larger else "", f" (ties: {ties})" if ties else ""
     return f"{held} hold{more}, {counts['does not hold']} fail, {counts['inconclusive']} are open{tied}"
 
 
