@@ -6,6 +6,7 @@ each once loaded and failed later.
 
 import copy
 
+import numpy as np
 import pytest
 
 import rarely
@@ -105,3 +106,12 @@ def test_what_a_search_has_found_does_no_harm_any_more(kind, place, tmp_path):
     with measured():
         KINDS[kind].use(tmp_path / "made", bounded)
     assert bounded.problems == []
+
+
+@pytest.mark.parametrize("covariance", ["primal", "dual", "diagonal"])
+def test_a_setting_may_be_a_whole_number_of_any_size(covariance):
+    policy = rarely.BatchNeuralUCB(3, rarely.OnDemand(), hidden=4, seed=1, ridge=2**64, covariance=covariance)
+    decision = policy.select(np.random.default_rng(0).normal(size=(20, 3, 3)))
+    policy.observe(decision, np.arange(20.0))
+    policy.update()
+    assert np.isfinite(policy.log_det)

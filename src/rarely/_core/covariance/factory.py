@@ -88,6 +88,7 @@ class CovarianceFactory:
                 f"{nearest(self.form, names)}If the form is your own, import its module first."
             )
         check_positive("ridge", self.ridge, "because Z_1 = ridge·I is inverted")
+        object.__setattr__(self, "ridge", float(self.ridge))  # NumPy has no logarithm of an int beyond 64 bits
         check_whole("memory_limit", self.memory_limit, 1)
 
     def changed(self, covariance: Kind | None = None, memory_limit: int | None = None) -> CovarianceFactory:
