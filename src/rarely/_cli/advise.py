@@ -67,8 +67,11 @@ def advise_command(
     made: Advice | None = None
     with Stages("reading") as stages:
         settings: dict[str, Any] = {"runs": runs, "seconds": seconds, "seed": seed}
-        for made in improving(past, policy, horizon=horizon, batches=batches, progress=stages, **settings):
-            make_folder(out)
+        for answer in improving(past, policy, horizon=horizon, batches=batches, progress=stages, **settings):
+            if made is None:
+                make_folder(out)
+                console.print(f"first answer, of short runs: {answer.sentence}", markup=False)
+            made = answer
             write_text(out / "advice.json", json.dumps(made.describe(), indent=1, ensure_ascii=False) + "\n")
             write_text(out / "advice.txt", f"{made}\n")
     if made is None:

@@ -295,7 +295,8 @@ class Comparison:
             weights = target[np.arange(len(places)), arms] / chances
             missed = paid - expected[np.arange(len(places)), arms]
             terms.append((target * expected).sum(axis=1) + weights * missed)
-            told(min(done + 1, len(self.makes)))
+            if make is not None:
+                told(done + 1)
         self.logged = {"replay" if online else "learned": Evidence(np.column_stack(terms))}
         self.replayed *= online
 
@@ -445,6 +446,11 @@ class Verdict:
         """Return the recommended candidate, if there is one, and a sentence; costs are the seconds of all decisions."""
         every = range(len(self.names))
         gains = [self.interval(i, -1) for i in every]
+
+        def cheapest(some: Sequence[int]) -> int:
+            least = min(costs[i] for i in some)
+            return max((i for i in some if costs[i] <= CHEAP * least), key=lambda i: gains[i][0])
+
         best = max(every, key=lambda i: gains[i][0])
         if not gains[best][1] > 0:
             return None, (
@@ -454,15 +460,15 @@ class Verdict:
         margin = TOLERANCE * gains[best][0]
         fine = [i for i in every if all(self.interval(i, j)[1] > -margin for j in every if j != i)]
         if not fine:
-            left = [self.names[i] for i in every if self.interval(i, best)[2] >= 0 or i == best]
+            left = [i for i in every if self.interval(i, best)[2] >= 0 or i == best]
             against = max((i for i in every if i != best), key=lambda i: gains[i][0])
             return None, (
-                f"Cannot tell which of {', '.join(left)} earns most: {self.names[best]} earns "
+                f"Cannot tell which of {', '.join(self.names[i] for i in left)} earns most: {self.names[best]} earns "
                 f"{_said(self.interval(best, against))} more a round than {self.names[against]}. "
-                "Log more rounds with probabilities, or ask for more runs."
+                f"{self.names[cheapest(left)]} costs least. "
+                "To tell, log more rounds with probabilities, or ask for runs."
             )
-        cheap = [i for i in fine if costs[i] <= CHEAP * min(costs[j] for j in fine)]
-        chosen = max(cheap, key=lambda i: gains[i][0])
+        chosen = cheapest(fine)
         against = max((i for i in every if i != chosen), key=lambda i: gains[i][0])
         ahead, gain = self.interval(chosen, against), f"{_said(gains[chosen])} a round over chance"
         if ahead[1] > 0:
