@@ -157,11 +157,11 @@ def test_what_cannot_be_compared_is_refused_with_a_reason(given, says):
 
 def table(path, rounds=300):
     rng = np.random.default_rng(0)
-    lines = ["age,country,offer,bought,p"]
+    lines = ["age,country,user_id,offer,bought,p"]
     for i in range(rounds):
         age, country, offer = rng.integers(18, 80), rng.choice(["de", "fr", ""]), rng.choice(["tea", "rum"])
         bought = int(rng.random() < (0.8 if (offer == "tea") == (country == "de") else 0.2))
-        lines.append(f"{age if i % 7 else ''},{country},{offer},{bought},{0.5 if i % 9 else ''}")
+        lines.append(f"{age if i % 7 else ''},{country},{i},{offer},{bought},{0.5 if i % 9 else ''}")
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -178,6 +178,7 @@ def test_the_command_goes_from_a_table_as_it_is_to_a_sentence(tmp_path):
     assert result.exit_code == 0, result.output
     said = (tmp_path / "out" / "advice.txt").read_text()
     assert said.splitlines()[-1] in result.output
+    assert "Column user_id is taken for a part of the context" in " ".join(result.output.split())
     assert "34 of 300 rows have no p and are left out" in " ".join(result.output.split())
     assert json.loads((tmp_path / "out" / "advice.json").read_text())["rounds"] == 266
 

@@ -106,7 +106,8 @@ def _plan_updates(horizon: int, batches: str | None, out: Path, **options: Any) 
     Maker(policy, settings)  # refused now rather than after a long file is read
     most = min(horizon, options["max_rounds"]) - 1
     counts = None if batches is None else whole_numbers("--batches", batches, 2, most)
-    source = _source(options["log"], options["world"], evaluate.columns_named(options))
+    encode = options["encode"] or bool(options["arm"] or options["reward"] or options["round_column"])
+    source = _source(options["log"], options["world"], evaluate.columns_named(options | {"encode": encode}))
     from rarely.planning.report import write_plan
 
     paths: list[Path] = []

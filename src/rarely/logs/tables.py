@@ -360,6 +360,7 @@ def read_columns(
         if twice := [other for other, same in roles.items() if same == name and other != role]:
             raise InvalidLog(f"{table.name}: one column cannot be both {role} and {twice[0]}; got {name!r} for both.")
     names, encoded = _context_columns(table, context, ignore, roles, encoder), None
+    guessed = names if context is None and (encoder is None or isinstance(encoder, str)) else []
     if encoder is not None:
         automatic = isinstance(encoder, str) and encoder == "auto"
         if not automatic and (context is not None or not hasattr(encoder, "transform")):
@@ -384,8 +385,8 @@ def read_columns(
             f"(--ignore {name}) if a policy could not know it before it decides",
             "column",
         )
-        for name in names
-        if context is None and SUSPICIOUS & {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+        for name in guessed
+        if SUSPICIOUS & {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
     ]
     if encoded is not None:
         names = [str(name) for name in getattr(encoder, "names", range(encoded.shape[1]))]
