@@ -163,6 +163,30 @@ def export_command(
     console.print(escape(f"{written.decisions} decisions, {written.missing} rewards missing: {out}"))
 
 
+@study_app.add("flags", "sqlite:///shop.db weights.json --leaves segments.csv — for a feature-flag tool")
+def flags_command(
+    storage: Storage,
+    out: Annotated[Path, typer.Argument(help="A new file of JSON.")],
+    name: Name = None,
+    leaves: Annotated[Path | None, typer.Option(help="A table of the users' columns, a row each; all values.")] = None,
+    version: Annotated[int | None, typer.Option(help="The version; that in use.")] = None,
+) -> None:
+    """Write the weights of all arms for each leaf of users, so that a flag tool can serve what was learned."""
+    from rarely.logs.tables import columns_of, open_table
+    from rarely.study.flags import as_text, weights_by_leaf
+
+    rows = None
+    if leaves is not None:
+        table = open_table(leaves)
+        columns = columns_of(table.header, [line for _, line in table.lines])
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    with opened(storage, name) as study:
+        weights = weights_by_leaf(study, rows, version)
+    with out.open("x", encoding="utf-8") as file:
+        file.write(as_text(weights))
+    console.print(escape(f"{len(weights['leaves'])} leaves of version {weights['version']}: {out}"))
+
+
 @study_app.add("backup", "sqlite:///trial.db trial-monday.db")
 def backup_command(storage: Storage, out: NewFile, name: Name = None) -> None:
     """Copy the whole database to a new SQLite file, while others decide."""
