@@ -26,7 +26,7 @@
 #define DIGITS_LOST 1e-10 /* as in covariance/cholesky.py */
 
 enum rule { UPPER, UPPER_SHARED, THOMPSON, THOMPSON_SHARED, UNIFORM, GIVEN };
-enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES, ROUNDED_OFF };
+enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES, ROUNDED_OFF, LARGE_WORTH };
 
 static int all_finite(const double *numbers, ptrdiff_t count) {
     int finite = 1;
@@ -75,9 +75,11 @@ static void mix(double *chances, ptrdiff_t count, double epsilon, double least) 
     chances[top] = 1 - others > least ? 1 - others : least;
 }
 
-/* The probabilities of the arms of a round; bonuses are rounded as `sizes` are; `work` has room for 2·count numbers. */
+/* The probabilities of the arms of a round; bonuses are rounded as `sizes` are, and scores by `rounded` besides. `work`
+ * has room for 2·count numbers. */
 static int chances_of(const struct rarely_step_task *task, ptrdiff_t round, ptrdiff_t count, const double *means,
-                      const double *bonuses, const double *sizes, double *chances, double *work) {
+                      const double *bonuses, const double *sizes, double spread, double rounded, double *chances,
+                      double *work) {
     if (task->rule == UNIFORM) {
         for (ptrdiff_t k = 0; k < count; k++) chances[k] = 1.0 / count;
     } else if (task->rule == GIVEN) {
@@ -87,7 +89,7 @@ static int chances_of(const struct rarely_step_task *task, ptrdiff_t round, ptrd
         for (ptrdiff_t k = 0; k < count; k++) chances[k] = k == given;
     } else {
         for (ptrdiff_t k = 0; k < count; k++) work[k] = means[k] + bonuses[k];
-        const double tolerance = tolerance_of(work, sizes, count, task->reward_spread);
+        const double tolerance = tolerance_of(work, sizes, count, spread) + rounded;
         if (task->rule == UPPER || task->rule == UPPER_SHARED)
             best_arms(chances, work, count, tolerance, task->rule == UPPER_SHARED);
         else {

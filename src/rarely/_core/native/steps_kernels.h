@@ -132,7 +132,7 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
     const double *rows = task->rows + first * dim, share = task->shares ? task->shares[t] : 0;
     double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all;
     double *values = work + count, *reaches = values + count, *sizes = reaches + count, *known = task->known + 3 * (task->row + t);
-    double *chosen = task->chosen + (task->row + t) * dim, least = 0, zero = 0;
+    double *chosen = task->chosen + (task->row + t) * dim, least = 0, zero = 0, worth = 0, most_gain = 0, most_cost = 0;
     int trouble = FINE;
     if (task->dual) trouble = dual_assess(task, rows, count, means, work, sizes);
     else if (task->parameters) trouble = NAME(assess)(task, rows, count, means, work);
@@ -144,11 +144,15 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
         bonuses[k] = task->per_deviation * sqrt(work[k]);
         values[k] = gain * means[k] - cost, reaches[k] = fabs(gain) * bonuses[k];
         sizes[k] = task->dual ? fabs(gain) * task->per_deviation * sqrt(sizes[k]) : reaches[k];
-        zero += (means[k] + bonuses[k]) * 0 + (values[k] + reaches[k]) * 0;
+        zero += (means[k] + bonuses[k]) * 0, worth += (values[k] + reaches[k]) * 0;
+        if (fabs(gain) > most_gain) most_gain = fabs(gain);
+        if (fabs(cost) > most_cost) most_cost = fabs(cost);
         if (work[k] > least) least = work[k];
     }
     if (zero != 0) return LARGE_BONUSES;
-    trouble = chances_of(task, t, count, values, reaches, sizes, chances, sizes + count);
+    if (worth != 0) return LARGE_WORTH;
+    const double spread = task->reward_spread * (task->gains ? most_gain : 1), rounded = ROUNDED * most_cost;
+    trouble = chances_of(task, t, count, values, reaches, sizes, spread, rounded, chances, sizes + count);
     if (trouble) return trouble;
     const ptrdiff_t arm = drawn(chances, count, task->uniforms ? task->uniforms + t : NULL, share, task->held_out + t);
     if (task->advances) {

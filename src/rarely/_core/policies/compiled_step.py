@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -21,15 +22,16 @@ from rarely._core.choice.rules import MixedRule, lot_share
 from rarely._core.covariance import Covariance, CovarianceFactory, Dual
 from rarely._core.covariance.cholesky import PANEL
 from rarely._core.covariance.primal import Primal
-from rarely._core.errors import InvalidContexts, InvalidInput
+from rarely._core.errors import InvalidContexts, InvalidInput, InvalidWorth
 from rarely._core.growable_array import address, changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.history import History
+from rarely._core.inputs.worth import Worth
 from rarely._core.native import in_use, library
 from rarely._core.native.linalg import NO_MEMORY
 from rarely._core.native.loader import StepTask
 from rarely._core.policies.kernel_step import KernelRoom, by_kernels
-from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, MODEL, NO_MODEL
+from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, LARGE_WORTH, MODEL, NO_MODEL
 from rarely._core.policies.state import ArmStats, PolicyState, Version
 from rarely._core.types import Array, Decision
 
@@ -39,7 +41,7 @@ RULES = {"upper": 0, "thompson": 2, "uniform": 4, "given": 5}
 """`enum rule` of `steps.c`; one more where ties are shared."""
 TROUBLE = {2: LARGE_FEATURES, 3: LARGE_VARIANCES}
 """What to say of `enum trouble`."""
-MEMORY, BONUSES, ROUNDED_OFF = 4, 5, 6
+MEMORY, BONUSES, ROUNDED_OFF, WORTH = 4, 5, 6, 7
 KINDS = {"given": np.int64, "present": np.bool_, "held_out": np.bool_}
 """The numbers of arrays that do not hold float64."""
 FLOATS = np.dtype(np.float64)
@@ -285,7 +287,9 @@ class CompiledStep:
         after.__dict__.update(arm_stats=stats, most_arms=most_arms)
         if rounds.single:
             decision = self._decision(parts[0][:, 0], after, life)
-            self._one = (arms, self._task.dim) if rounds.whole else None
+            if rounds.worth is not None:
+                decision = replace(decision, worth=rounds.worth[0])
+            self._one = (arms, self._task.dim) if rounds.whole and rounds.worth is None else None
         else:
             decision = Decision.of(
                 parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1),
@@ -295,6 +299,7 @@ class CompiledStep:
                 life=life,
                 held_out=np.concatenate(lots) if self._mixed and self._draws else None,
                 source=np.broadcast_to(np.array(self._source), (start,)),
+                worth=None if rounds.worth is None else rounds.worth[:start],
             )
         self._in_use = False
         return after, decision
@@ -327,9 +332,10 @@ class CompiledStep:
         """
         task, end, rule, (_, arms) = self._task, start + count, current.rule, rounds.present.shape
         if self._shape != (count, arms, task.dim):
-            offered = (("rows", (count, arms, task.dim)), ("present", (count, arms)), ("scores", (3, count, arms)))
+            tables = (("rows", (count, arms, task.dim)), ("scores", (3, count, arms)))
+            offered = [(name, (count, arms)) for name in ("present", "gains", "costs")]
             each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
-            self._lay_out([*offered, *each])
+            self._lay_out([*tables, *offered, *each])
             self._shape = task.rounds, task.arms, _ = (count, arms, task.dim)
         room, places = self._room, self._place
         if rounds.whole:
@@ -339,6 +345,7 @@ class CompiledStep:
             there = rounds.rows(start, end)
             room["rows"].reshape(-1, task.dim)[: len(there)] = there
             room["present"][:], task.present = rounds.present[start:end], places["present"]
+        self._say_worth(rounds.worth, start, end)
         drawn, task.advances = place is not None and self._draws, place is not None
         task.uniforms = place.address + 8 * place.used if drawn and place is not None else None
         task.shares = places["shares"] if self._mixed else None
@@ -365,6 +372,17 @@ class CompiledStep:
             _explain(trouble, rounds, start, count)
         log_dets: Array = room["log_dets"]
         return log_dets
+
+    def _say_worth(self, worth: Worth | None, start: int, end: int) -> None:
+        """Tell C what outcomes are worth: of the arms there are, in order."""
+        task, room = self._task, self._room
+        task.gains = task.costs = None
+        if worth is not None:
+            there = ... if task.present is None else room["present"]
+            for name, values in (("gains", worth.gain), ("costs", worth.cost)):
+                numbers = values[start:end][there].ravel()
+                room[name].ravel()[: len(numbers)] = numbers
+                setattr(task, name, self._place[name])
 
     def _bind(self, history: History, rounds: int) -> History:
         """Return the history with room for so many more rounds, whose tables C knows."""
@@ -423,5 +441,7 @@ def _explain(trouble: int, rounds: RoundContexts, start: int, count: int) -> Non
         raise MemoryError(NO_MEMORY)
     if trouble == BONUSES:
         raise InvalidInput(LARGE_BONUSES)
+    if trouble == WORTH:
+        raise InvalidWorth(LARGE_WORTH)
     rounds.part(start, lambda: count)  # says which number is not finite
     raise InvalidContexts(TROUBLE[trouble])

@@ -253,7 +253,7 @@ class Policy(ABC):
         state, step = self._state, None if self._step is None else CompiledStep()
         rounds = state.reader.read(self._packed(contexts), mask)
         rounds = rounds if worth is None else with_worth(rounds, worth)
-        steps = worth is None and step is not None and step.fits(state, rounds, self._factory)
+        steps = step is not None and step.fits(state, rounds, self._factory)
         scores = step.scores(state, rounds) if steps and step is not None else None
         if scores is None:
             with np.errstate(all="ignore"):  # what is not finite is refused
@@ -352,7 +352,7 @@ class Policy(ABC):
             return self._decided_within(before, rounds, reader, user, until_due=until_due)
         step = self._step
         how: Any = {"life": self._life, "until_due": until_due}
-        if step is not None and rounds.worth is None and step.fits(before, rounds, self._factory):
+        if step is not None and step.fits(before, rounds, self._factory):
             done = step.decide(before, rounds, reader, self._scratch, **how)
             if done is not None:
                 return done

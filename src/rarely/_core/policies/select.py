@@ -42,6 +42,7 @@ MODEL, NO_MODEL = "model", "none"
 
 
 LARGE_FEATURES = "contexts must be small enough for the features' squared norms to be finite."
+LARGE_WORTH = "gain and cost of a worth must be so small that scores are finite numbers."
 LARGE_VARIANCES = "contexts must be small enough for the features' variances to be finite."
 
 
@@ -96,7 +97,7 @@ class ScoredArms:
         gain, size = worth.gain, np.abs(worth.gain)
         means, bonuses = gain * self.means - worth.cost, size * self.bonuses
         if not all_finite((means + bonuses)[~np.isnan(self.means)]):
-            raise InvalidWorth("gain and cost of a worth must be so small that scores are finite numbers.")
+            raise InvalidWorth(LARGE_WORTH)
         tolerance = tolerances(means + bonuses, size * largest, self.reward_spread * size.max(axis=1))
         # Where a cost takes a gain away, the difference keeps the rounding of both.
         tolerance += ROUNDED * np.abs(worth.cost).max(axis=1)
