@@ -1,20 +1,25 @@
-"""The default against a network that is named and LinUCB with an update after every round, on worlds of every kind.
+"""The default against that of an earlier release and LinUCB after every round, on worlds of every kind.
 
 python benchmarks/evidence.py                          # 20 worlds, 8 seeds, B = 40: an hour on two cores
 python benchmarks/evidence.py --worlds clicks flip     # some of them
 python benchmarks/evidence.py --seeds 32 --first 2000  # other seeds
+python benchmarks/evidence.py --reference FOLDER       # and the default of the sources in another folder
 python benchmarks/evidence.py --linear                 # LinUCB that learns λ and the noise, and LinUCB with λ = β = 1
 python benchmarks/evidence.py --standing               # how often the default forgets worlds that stand still
 
-`network` is the same policy with hidden=200. A row has the mean regret of each policy, and the geometric
-mean over seeds of the default's regret over the better of the other two in that run, with a 95 % interval of Student's
-t on the logarithms. Seeds 1000 to 1999 took part in the choice of the default's constants. Every finished run is a line
-of --out, and an interrupted command goes on.
+`network` is the same policy with hidden=200, played where no reference is named. A row has the mean regret of each
+policy, and the geometric mean over seeds of the default's regret over the better of the other two in that run, with a
+95 % interval of Student's t on the logarithms. Seeds 1000 to 1999 took part in the choice of the default's constants.
+Every finished run is a line of --out, and an interrupted command goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from math import comb
@@ -29,6 +34,24 @@ from suite.studies import play_all, play_batches
 
 TASK = ("world", "policy", "batches", "seed")
 POLICIES = ("default", "network", "linucb")
+REFERENCE = """
+import sys
+import numpy as np
+from rarely import BatchNeuralUCB, Paced
+path, batches, seed = sys.argv[1:]
+with np.load(path) as given:
+    contexts, rewards = given["contexts"], given["rewards"]
+policy, arms = BatchNeuralUCB(contexts.shape[2], Paced(len(contexts), int(batches)), seed=int(seed)), []
+while len(arms) < len(contexts):
+    start = len(arms)
+    decision = policy.select(contexts[start:], until_due=True)
+    arms += decision.arm.tolist()
+    policy.observe(decision, rewards[np.arange(start, len(arms)), decision.arm])
+    if policy.due and len(arms) < len(contexts):
+        policy.update()
+print(*arms)
+"""
+"""Plays the default of whatever release is imported."""
 LINEAR = ("learned", "linucb")
 """LinUCB with an update after every round, with ridge="learned" and with λ = β = 1."""
 
@@ -200,14 +223,28 @@ def play(world: str, policy: str, batches: int, seed: int) -> dict[str, Any]:
         player = LinUCB(dim, EveryRound(), ridge=1.0 if policy == "linucb" else "learned")
     else:
         player = BatchNeuralUCB(dim, Paced(rounds, batches), seed=seed, hidden=200 if policy == "network" else None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        arms = np.array(play_batches(player, contexts, rewards))
+    if policy.startswith("/"):
+        arms = of_reference(policy, contexts, rewards, batches, seed)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            arms = np.array(play_batches(player, contexts, rewards))
     regret = float((means.max(axis=1) - means[np.arange(rounds), arms]).sum())
     uniform = float((means.max(axis=1) - means.mean(axis=1)).sum())
     forgot = sum(bool(update.memory) for update in player.updates)
     run = {"world": world, "policy": policy, "batches": batches, "seed": seed, "regret": regret, "uniform": uniform}
     return run | {"forgot": forgot}
+
+
+def of_reference(folder: str, contexts: np.ndarray, rewards: np.ndarray, batches: int, seed: int) -> np.ndarray:
+    """Return the arms of the default of the sources in a folder."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "world.npz"
+        np.savez(path, contexts=contexts, rewards=rewards)
+        command = [sys.executable, "-W", "ignore", "-c", REFERENCE, str(path), str(batches), str(seed)]
+        environment = os.environ | {"PYTHONPATH": str(Path(folder) / "src")}
+        played = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return np.array(played.stdout.split(), dtype=int)
 
 
 def count_alarms(runs: list[dict[str, Any]]) -> None:
@@ -240,6 +277,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1000)
     parser.add_argument("--batches", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--reference", type=Path, help="a folder with the sources of another release")
     parser.add_argument("--linear", action="store_true")
     parser.add_argument("--standing", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("out/evidence.jsonl"))
@@ -249,11 +287,13 @@ def main() -> None:
         tasks = [(w, "default", 101, seed) for seed in seeds for w in STANDING]
         return count_alarms(play_all(play, tasks, TASK, given.out, given.jobs))
     policies = LINEAR if given.linear else POLICIES
+    if given.reference:
+        policies = "default", str(given.reference.resolve()), "linucb"
     tasks = [(w, p, given.batches, seed) for seed in seeds for w in given.worlds for p in policies]
     runs = play_all(play, tasks, TASK, given.out, given.jobs)
     regrets = {(run["world"], run["policy"], run["seed"]): run["regret"] for run in runs}
     first, *others = policies
-    print(f"{'world':28}", *(f"{policy:>10}" for policy in policies), f"   {first}/better of the others")
+    print(f"{'world':28}", *(f"{policy[-10:]:>10}" for policy in policies), f"   {first}/better of the others")
     logs: dict[str, list[float]] = {policy: [] for policy in others}
     for world in given.worlds:
         of = {policy: np.array([regrets[world, policy, seed] for seed in seeds]) for policy in policies}

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 import rarely
 from rarely import BatchNeuralUCB, FixedGrid, Mixture, NeuralTS, OnDemand, Paced
-from rarely._core.policies.returning_arms import BOUND_WIDENING, OTHER_ARMS, OWN_REWARDS, ReturningArms
+from rarely._core.policies.returning_arms import (
+    BOUND_WIDENING,
+    OTHER_ARMS,
+    OWN_REWARDS,
+    TRIES,
+    DisjointArms,
+    ReturningArms,
+)
 from rarely.extend.provisional import VersionFunction
 
 
@@ -36,7 +43,7 @@ def test_one_bad_draw_is_not_the_end_of_a_risky_arm(seed):
     risky = (rng.random(300) < 0.6).astype(float)
     risky[:3] = 0.0
     rewards = np.column_stack((np.full(300, 0.4), risky))
-    arms = played(BatchNeuralUCB(2, Paced(300, 10), hidden=16, seed=seed), plain(2, 300), rewards)
+    arms = played(BatchNeuralUCB(2, Paced(300, 10), forgetting=None, hidden=16, seed=seed), plain(2, 300), rewards)
     assert np.mean(arms[150:]) > 0.8
 
 
@@ -101,12 +108,15 @@ def test_the_index_is_the_one_that_is_written_down():
         np.eye(2)[[0, 1, 1]], np.array([2.0, 0.0, 1.0]), np.zeros(3), spread=0.8, horizon=100, disjoint=True
     )
     means, bonuses = own.override_scores(np.eye(2), np.zeros(2), np.zeros(2), explores=True)
-    assert means.tolist() == [2.0, 0.5]
     other = (0.5 + OTHER_ARMS * 0.64) / (1 + OTHER_ARMS)
-    expected = np.sqrt(OWN_REWARDS * other / OWN_REWARDS) * (1 + BOUND_WIDENING / 2) * np.sqrt(np.log(100 / 2))
-    assert bonuses[0] == pytest.approx(expected)
-    noise = np.sqrt((0.5 + OWN_REWARDS * 0.64) / (1 + OWN_REWARDS))
-    assert bonuses[1] == pytest.approx(noise * (1 + BOUND_WIDENING / 4) * np.sqrt(np.log(100 / 6) / 3))
+    variances = np.array([OWN_REWARDS * other / OWN_REWARDS, (0.5 + OWN_REWARDS * 0.64) / (1 + OWN_REWARDS)])
+    between = max(0.75**2 - (variances / [1, 2]).mean(), 0) + 0.64 / 3
+    drawn = variances / (variances + np.array([1, 2]) * between)
+    assert means.tolist() == [2.0, 0.5]
+    expected = drawn * [-0.75, 0.75] + np.sqrt(variances) * (1 + BOUND_WIDENING / np.array([2, 4])) * np.sqrt(
+        np.log([50, 100 / 6]) / [1, 3]
+    )
+    np.testing.assert_allclose(bonuses, expected)
     assert own.override_scores(np.eye(2), np.zeros(2), np.ones(2), explores=False)[1].tolist() == [0.0, 0.0]
 
 
@@ -169,3 +179,41 @@ def test_the_sign_of_zero_makes_no_other_arm():
     assert not lives[0][2]
     logged = BatchNeuralUCB.from_log([[-0.0, 1.0]], [1.0], schedule=OnDemand(), seed=0)
     assert not np.signbit(logged.history.contexts).any()
+
+
+def in_blocks(row, arms):
+    return np.kron(np.eye(arms), row)
+
+
+@given(seed=st.integers(0, 10**6), arms=st.integers(2, 5), rounds=st.integers(1, 12))
+def test_columns_that_meet_belong_to_one_arm(seed, arms, rounds):
+    """Rows of zeros and ones in blocks: columns are put together as they meet, and tries are never lost."""
+    rng, own, tried = np.random.default_rng(seed), DisjointArms.start(3 * arms), np.zeros(arms)
+    for _ in range(rounds):
+        row = rng.integers(2, size=3).astype(float)
+        row[rng.integers(3)] = 1.0
+        arm = int(rng.integers(arms))
+        own = own.after(in_blocks(row, arms), arm)
+        tried[arm] += 1
+    assert own.tried.sum() == rounds
+    np.testing.assert_array_equal(own.tried.reshape(arms, 3).sum(axis=1), tried)
+    assert own.after(np.ones((arms, 3 * arms)), 0) is None
+
+
+def test_each_arm_without_a_common_column_is_tried_now_and_then(tmp_path):
+    """A prize for one arm in a part of its contexts is found, though the first tries of that arm paid nothing."""
+    rng = np.random.default_rng(5)
+    policy, counts = BatchNeuralUCB(6, Paced(200, 10), seed=0), np.zeros(3)
+    for _ in range(200):
+        row = rng.normal(size=2)
+        decision = policy.select(in_blocks(row, 3))
+        counts[decision.arm] += 1
+        policy.observe(decision, [1.0, 0.5, 0.2][decision.arm] + 0.01 * rng.normal())
+        if policy.due and policy.versions_left > 1:
+            policy.update()
+    assert counts.min() >= TRIES * np.log2(190) - 1
+    assert counts[0] > 150
+    policy.save(tmp_path / "policy.rarely")
+    again = rarely.load(tmp_path / "policy.rarely")
+    assert again.fingerprint() == policy.fingerprint()
+    assert isinstance(again._state.current.override, DisjointArms)

@@ -67,11 +67,11 @@ def test_constant_arms_have_a_column_each():
     np.testing.assert_array_equal(rounds.rewards, rounds.means)
 
 
-FIXED_ARMS = ("needle", "constant-arms")
+FIXED_ARMS = ("needle", "wheel", "constant-arms")
 PLAYED = [(name, Paced(400, 12)) for name in GALLERY] + [(name, FixedGrid(400, 12)) for name in FIXED_ARMS]
-# Known, and said in docs/default.md: few rewards make the likelihood too sure, and a rare prize is found late or never.
-LATE = {"wheel-Paced", "one-in-fifty-Paced"}
-FOUND_LATE = pytest.mark.xfail(strict=True, reason="a prize in a small region is found late or never")
+# Known, and said in docs/default.md: in one of three runs the few prizes of the first batch are taken for heavy tails.
+LATE = {"wheel-FixedGrid"}
+FOUND_LATE = pytest.mark.xfail(strict=True, reason="rare prizes are taken for heavy tails")
 CASES = [
     pytest.param(name, schedule, id=case, marks=[FOUND_LATE] if case in LATE else [])
     for name, schedule in PLAYED

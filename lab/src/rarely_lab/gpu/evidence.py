@@ -123,7 +123,7 @@ class _Grams(Grams):
         self.given, self.wanted, self.times = (views, wanted, divisors, times), list(wanted), times
         self.on_device: Tensor = compute("grams", views, divisors)
 
-    def misfits(self, weights: Array, memory: Memory, trust: Array, target: Array, ridges: Array) -> Pair:
+    def misfits(self, weights: Array, memory: Memory, trust: Array, target: Array, ridges: Array, *walk: Any) -> Pair:
         asked = weights, memory, trust, target, ridges
         return compute("misfits", self, *asked) or Grams(*self.given).misfits(*asked)
 

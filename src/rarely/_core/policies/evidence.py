@@ -47,7 +47,7 @@ from rarely._core.model import kernels
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, KernelForm, Memory, Units, Views
 from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
-from rarely._core.policies.gaussian_process import ARITHMETIC
+from rarely._core.policies.gaussian_process import ARITHMETIC, SPAN
 from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, split_mix, training_rows
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import TrainingReport
@@ -63,7 +63,7 @@ CLIMBS = 4
 JUDGED = 300
 """Rewards by which weights are judged, at most: a likelihood of more would choose the same at many times the cost."""
 NEXT_TO_NOTHING, EXPLORED = 1e-3, 0.1
-"""Weights below which a kernel is left out, and the part that kernels other than the constant have at least."""
+"""Weights below which a kernel is left out, and the least weight of the network over that of the constant."""
 COUNTED = 1000
 """Contexts by which it is known which columns are mostly 0."""
 FEWEST = 8
@@ -478,16 +478,20 @@ class _Fit:
         grams, trust = ARITHMETIC.get().grams(self.views, wanted, self.divisors, times), self._trust(before)
         charge = STARTING_CHARGE + CHARGE * 0.5 * self.mapped.shape[1] * math.log(len(target))
         tried: dict[tuple[int, ...], Array] = {}
+        near, lowest = int(np.argmin(np.abs(np.log(RIDGES / before.choice.ridge)))), math.inf
 
         def misfit(point: tuple[int, ...]) -> float:
+            nonlocal near, lowest
             if point not in tried:
-                lost = grams.misfits(np.array(point) / LEVELS, before.choice.memory, trust, target, RIDGES)[0]
-                bent = BENT * (point[LINEAR] + point[CONSTANT] < LEVELS)
-                tried[point] = lost + bent + charge * (point[LEARNED] > 0)
+                extra = BENT * (point[LINEAR] + point[CONSTANT] < LEVELS) + charge * (point[LEARNED] > 0)
+                asked = np.array(point) / LEVELS, before.choice.memory, trust, target, RIDGES
+                tried[point] = grams.misfits(*asked, near, lowest - extra)[0] + extra
+                if tried[point].min() < lowest:
+                    near, lowest = int(np.argmin(tried[point])), float(tried[point].min())
             return float(tried[point].min())
 
         starts = [tuple(LEVELS * (i == kernel) for i in range(len(NAMES))) for kernel in wanted]
-        starts += [before.choice.point] if before.choice.point else []
+        starts = ([before.choice.point] if before.choice.point else []) + starts
         best = min(starts, key=misfit)
         for _ in range(CLIMBS):
             higher = min((best, *_neighbours(best, wanted)), key=misfit)
@@ -495,7 +499,7 @@ class _Fit:
                 break
             best = higher
         points, table = np.array(list(tried)) / LEVELS, np.array(list(tried.values()))
-        share = np.exp(table.min() - table)
+        share = np.exp(np.where(table > table.min() + SPAN, -np.inf, table.min() - table))
         share /= share.sum()
         weights, ridge = share.sum(axis=1) @ points, float(np.exp(share.sum(axis=0) @ np.log(RIDGES)))
         weights = with_exploration(weights)
@@ -524,11 +528,12 @@ class _Fit:
         earliest, latest = self.times[0] + 5, self.times[-1] - 5
         changes = [row for row in before.updates if earliest < row < latest][-CHANGES:]
         memories = [Memory(), *map(Memory, DECAYS), *(Memory(change=row) for row in changes)]
-        ridges, found = np.append(ridge, ridge * EARLIER), []
+        ridges, found = ridge * EARLIER, []
         for memory in memories:
-            lost = judge(memory, ridges=ridges)[0] + FORGETTING * bool(memory)
-            at = int(np.argmin(lost)) if memory else 0
-            found.append((float(lost[at]), memory, float(ridges[at])))
+            # What forgets nothing keeps its λ.
+            lost = judge(memory, ridges=ridges if memory else np.array([ridge]))[0] + FORGETTING * bool(memory)
+            at = int(np.argmin(lost))
+            found.append((float(lost[at]), memory, float(ridges[at] if memory else ridge)))
         _, memory, ridge = min(found, key=lambda each: each[0])
         return memory, ridge
 
@@ -654,15 +659,15 @@ def described(choice: Choice) -> str:
 
 
 def with_exploration(weights: Array) -> Array:
-    """Return weights of which a part is never the constant's: a model of a constant alone would explore nothing.
+    """Return weights of which the network has a tenth of the constant's at least.
+
+    A model of a constant would explore nothing, and one of a constant and a line only what lies far out.
 
     >>> with_exploration(np.array([0.0, 0.0, 0.0, 1.0, 0.0])).round(2).tolist()
-    [0.0, 0.1, 0.0, 0.9, 0.0]
+    [0.0, 0.09, 0.0, 0.91, 0.0]
     """
     weights = np.where(weights < NEXT_TO_NOTHING, 0.0, weights)
-    weights[CONSTANT] = min(weights[CONSTANT], (1 - EXPLORED) / EXPLORED * (weights.sum() - weights[CONSTANT]))
-    if not weights.any():
-        weights[CONSTANT], weights[NETWORK] = 1 - EXPLORED, EXPLORED
+    weights[NETWORK] = max(weights[NETWORK], EXPLORED * weights[CONSTANT]) if weights.any() else 1.0
     return np.asarray(weights / weights.sum())
 
 

@@ -11,9 +11,11 @@ needs no second copy of what decides: `rarely._core.policies.evidence` asks for 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -33,13 +35,14 @@ class Grams:
         self.matrices = views.grams(self.wanted) / divisors[self.wanted, None, None]
 
     def misfits(
-        self, weights: Array, memory: Memory, trust: Array, target: Array, ridges: Array
+        self, weights: Array, memory: Memory, trust: Array, target: Array, ridges: Array, *walk: Any
     ) -> tuple[Array, Array]:
-        """Return minus the log likelihood of rewards under each ridge, s² put in, and s², (ridges,) each."""
+        """Return minus the log likelihood of rewards under each ridge, s² put in, and s², (ridges,) each; ridges that
+        a `walk` as `misfits` describes it leaves out may be infinitely bad."""
         gram = np.tensordot(weights[self.wanted], self.matrices, 1)
         if memory:
             gram *= memory(self.times, self.times)
-        return misfits(gram, trust, target, ridges)
+        return misfits(gram, trust, target, ridges, *walk)
 
 
 class System:
@@ -89,11 +92,42 @@ class Arithmetic:
 ARITHMETIC: ContextVar[Arithmetic] = ContextVar("arithmetic", default=Arithmetic())  # noqa: B039, it has no state
 
 
-def misfits(gram: Array, trust: Array, target: Array, ridges: Array) -> tuple[Array, Array]:
-    """Return what `Grams.misfits` does, of one matrix; one decomposition serves all ridges."""
-    root = np.sqrt(trust)
-    values, vectors = np.linalg.eigh(gram * root * root[:, None])
-    image, left = np.square(vectors.T @ (root * target)), np.maximum(values, 0.0) + ridges[:, None]
-    variance = ((image / left).sum(axis=1) + 1) / (len(target) + 1)
-    lost = 0.5 * len(target) * np.log(variance) + 0.5 * np.log(left).sum(axis=1) - np.log(root).sum()
-    return np.asarray(lost), np.asarray(variance)
+SPAN = 6.0
+"""Nats behind the best beyond which a ridge counts for nothing."""
+
+
+def misfits(
+    gram: Array, trust: Array, target: Array, ridges: Array, start: int | None = None, best: float = math.inf
+) -> tuple[Array, Array]:
+    """Return what `Grams.misfits` does, of one matrix.
+
+    A walk from the ridge `start`, or the middle one, down to the least, and on to both sides up to the first that is
+    SPAN behind it, or behind what is known as the `best`; the ridges beyond are infinitely bad.
+    """
+    root, count = np.sqrt(trust), len(target)
+    matrix = np.empty((count + 1, count + 1))
+    np.multiply(gram * root, root[:, None], out=matrix[:-1, :-1])
+    diagonal = matrix.diagonal()[:-1].copy()
+    # The last row of the factor is L⁻¹r.
+    matrix[-1, :-1] = matrix[:-1, -1] = root * target
+    size, common = float(matrix[-1, :-1] @ matrix[-1, :-1]), float(np.log(root).sum())
+    lost, variance = np.full(len(ridges), np.inf), np.ones(len(ridges))
+
+    def look(at: int) -> float:
+        matrix.flat[: -1 : count + 2] = diagonal + ridges[at]
+        matrix[-1, -1] = 2 * size / ridges[at] + 1
+        lower = np.linalg.cholesky(matrix)
+        variance[at] = (float(lower[-1, :-1] @ lower[-1, :-1]) + 1) / (count + 1)
+        lost[at] = 0.5 * count * math.log(variance[at]) + float(np.log(lower.diagonal()[:-1]).sum()) - common
+        return float(lost[at])
+
+    start = len(ridges) // 2 if start is None else start
+    before = look(start)
+    for step in (1, -1):
+        at, last = start + step, before
+        while 0 <= at < len(ridges):
+            now = look(at)
+            if now > last and now > min(best, float(lost.min())) + SPAN:
+                break
+            at, last = at + step, now
+    return lost, variance

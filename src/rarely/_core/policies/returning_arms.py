@@ -4,23 +4,25 @@
     r̄   mean      of the arm's rewards                       m   count    of its rewards that were learned from
     s   spread    the largest that all rewards have had      T            the horizon
 
-    r̄ + σ·(1 + 30/(Km))·√(log⁺(T/(Kn))/n)          the index of MOSS (Audibert and Bubeck, 2009) with an estimated σ
+    (m·r̄ + aμ)/(m + a) + σ·(1 + 15/(Km))·√(log⁺(T/(Kn))/n)    the index of MOSS (Audibert and Bubeck, 2009)
+    a = σ²/τ²         rewards' worth by which an arm's mean is drawn to the mean μ of all of them, whose variance is τ²
 
 The noise of a prediction is not one number for all arms: an arm that always pays the same leaves no doubt of its own,
 and none of it should go over to an arm that was tried once and paid badly. σ² is that of the arm's own rewards, drawn
 by ten rewards' worth to the mean of the other arms, which is drawn by three arms' worth to s². Few rewards say little
-about their own spread: 1 + 30/(Km) widens the bound then, by about as many rounds in all whatever K.
+about their own spread: 1 + 15/(Km) widens the bound then, by about as many rounds in all whatever K.
 
 Of arms that share no column a model knows nothing but their own rewards, so these decide. Of other arms they do
-while they predict better than the model what arms with few rewards pay next; an arm without any is then tried.
-Contexts that do not return are never touched: more than half of a round's contexts being new ends the matter for
-good.
+until the model has predicted clearly better what arms with few rewards pay next; an arm without any is then tried.
+More than half of a round's contexts being new ends the matter for good, unless the arms share no column: then the
+model judges, but each arm is tried 1.5·log₂(1 + t) times whatever it has paid (`DisjointArms`).
 
 Nothing else in the library depends on this module: `Additions(returning_arms=False)` goes without.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,11 +37,16 @@ MAX_SPREAD = 1e150
 """The largest spread that a file may have, whose square does not overflow."""
 OWN_REWARDS, OTHER_ARMS = 10.0, 3.0
 """Rewards' worth by which σ² is drawn to that of the other arms, and arms' worth by which theirs is drawn to s²."""
-BOUND_WIDENING = 30.0
-GAIN_LEFT = 0.7
-"""What is left at each update of how much better earlier rewards were predicted."""
+BOUND_WIDENING = 15.0
+GAIN_LEFT, CLEARLY = 0.7, 1.0
+"""What is left, once there are new ones, of how much better earlier rewards were predicted; and how much better than
+own means the model must predict, in units of s²."""
 FEW_REWARDS, FEWEST_COMPARED = 3, 6
 """The most earlier rewards of an arm on which own means and the model are compared, and the fewest rewards compared."""
+TRIES = 1.5
+"""Tries of each arm that shares no column, over log₂(1 + t)."""
+STUCK = 16
+"""Rewards from which own rewards decide where fewer could be compared: a policy that repeats an arm compares none."""
 MOST_ARMS = 4096
 """More contexts than this are not looked up in every round."""
 
@@ -77,16 +84,16 @@ class ReturningArms(ScoreOverride):
     @property
     def decides(self) -> bool:
         """Whether arms with rewards of their own are override_scores by them."""
-        if self.disjoint:
-            return self.learned > 0
-        return self.compared >= FEWEST_COMPARED and self.gain > 0
+        few = self.compared < FEWEST_COMPARED
+        unclear = self.learned >= STUCK if few else self.gain > -CLEARLY * self.spread**2
+        return self.learned > 0 and (self.disjoint or unclear)
 
-    def after(self, rows: Array, arm: int) -> ReturningArms | None:
+    def after(self, rows: Array, arm: int) -> ScoreOverride | None:
         """Return the value after a round that offered these contexts and chose one; None if contexts do not return."""
         found = self._found(rows)
         new = np.flatnonzero(found < 0)
         if len(self.places) and 2 * len(new) > len(rows):
-            return None
+            return DisjointArms.start(rows.shape[1]).after(rows, arm)
         if not len(new):
             chosen = self.chosen.copy()
             chosen[found[arm]] += 1
@@ -115,8 +122,8 @@ class ReturningArms(ScoreOverride):
         young = self.count[found] <= FEW_REWARDS
         gains = (np.square(rewards - predicted) - np.square(rewards - own))[young]
         next_ = replace(self._with_rewards(found, rewards), spread=spread, horizon=horizon, disjoint=disjoint)
-        gain, compared = GAIN_LEFT * self.gain + float(gains.sum()), self.compared + len(gains)
-        return replace(next_, learned=self.learned + len(rewards), gain=gain, compared=compared)
+        gain = (GAIN_LEFT if len(gains) else 1.0) * self.gain + float(gains.sum())
+        return replace(next_, learned=self.learned + len(rewards), gain=gain, compared=self.compared + len(gains))
 
     def recounted(self, chosen: Array, contexts: Array, rewards: Array) -> ReturningArms:
         """Return the value for a policy that remembers only these choices and rewards."""
@@ -149,13 +156,20 @@ class ReturningArms(ScoreOverride):
         return means, bonuses
 
     def _bonuses(self) -> Array:
+        """Return by how much the index of each arm is above its mean; of a mean that is drawn far down nothing."""
         count, chosen, arms = np.maximum(self.count, 1), np.maximum(self.chosen, 1), len(self.places)
-        several = self.count > 1
+        several, known = self.count > 1, self.count > 0
+        if not known.any():
+            return np.zeros(arms)
         variances = np.where(several, self.squares / np.maximum(self.count - 1, 1), 0.0)
         others = (variances.sum() - variances + OTHER_ARMS * self.spread**2) / (several.sum() - several + OTHER_ARMS)
-        noise = np.sqrt((self.squares + OWN_REWARDS * others) / (count - 1 + OWN_REWARDS))
+        noise = (self.squares + OWN_REWARDS * others) / (count - 1 + OWN_REWARDS)
+        among = self.mean[known]
+        between = max(float(among.var() - (noise / count)[known].mean()), 0.0) + self.spread**2 / (1 + len(among))
+        drawn = noise / (noise + count * between) if between else np.zeros(arms)
         left = np.log(np.maximum(self.horizon / (arms * chosen), 1.0))
-        return np.asarray(noise * (1 + BOUND_WIDENING / (arms * count)) * np.sqrt(left / chosen))
+        widths = np.sqrt(noise) * (1 + BOUND_WIDENING / (arms * count)) * np.sqrt(left / chosen)
+        return np.asarray(np.maximum(widths + drawn * (among.mean() - self.mean), 0.0))
 
     def _found(self, rows: Array) -> IntArray:
         """Return the place of each context, −1 for one that was not offered yet."""
@@ -168,12 +182,110 @@ class ReturningArms(ScoreOverride):
         arrays = ("contexts", "chosen", "count", "mean", "squares")
         return {name: getattr(self, name) for name in names}, {name: getattr(self, name) for name in arrays}
 
-    def restored(self, saved: Fields) -> ReturningArms:
+    def restored(self, saved: Fields) -> ScoreOverride:
+        if "tried" in saved:
+            return DisjointArms.start(self.contexts.shape[1]).restored(saved)
         with saved:
             contexts = saved.array("contexts", (None, self.contexts.shape[1]))
             chosen = saved.array("chosen", (len(contexts),), "int")
             found: dict[str, Any] = {"places": {row.tobytes(): i for i, row in enumerate(contexts)}}
             found |= {name: saved.array(name, (len(contexts),)) for name in ("count", "mean", "squares")}
-            found["spread"] = saved.number("spread", 0.0)
+            found |= {name: saved.whole(name) for name in ("horizon", "learned", "compared")}
+            found |= {"spread": saved.number("spread", 0.0), "gain": saved.number("gain")}
+            found["disjoint"] = saved.flag("disjoint")
             saved.check(found["spread"] <= MAX_SPREAD, f"a spread of at most {MAX_SPREAD:g}")
-            return ReturningArms(contexts, chosen, **found, **saved.rest())
+            return ReturningArms(contexts, chosen, **found)
+
+
+@dataclass(frozen=True, eq=False)
+class DisjointArms(ScoreOverride):
+    """How often each arm was tried, where contexts are new but those of a round share no column.
+
+    What an arm pays in a part of the contexts, nobody knows before it was tried there, and the noise that a model has
+    seen does not say how much that may be. So each arm is tried 1.5·log₂(1 + t) times, in contexts that are at least as
+    long as usual, which tell more. Rewards that had two values alone need one try: they have been seen at their best.
+    """
+
+    source = "disjoint arms"
+
+    arms: IntArray
+    """(d,): the arm that each column belongs to, by the lowest of its columns; -1 while unknown."""
+    tried: Array
+    """(d,): rounds that chose the arm whose lowest column this is."""
+    rounds: int = 0
+    length: float = 0.0
+    """Σ mean ‖x‖² of rounds."""
+    learned: int = 0
+    values: Array = field(default_factory=lambda: np.zeros(0))
+    """Different rewards so far, up to three."""
+
+    @classmethod
+    def start(cls, dim: int) -> DisjointArms:
+        """Return the value before the first round."""
+        return cls(np.full(dim, -1), np.zeros(dim))
+
+    @property
+    def decides(self) -> bool:
+        """Whether an arm must be tried."""
+        known = self.arms[self.arms >= 0]
+        return self.learned > 0 and bool((self.tried[known] < self._wanted).any())
+
+    @property
+    def _wanted(self) -> float:
+        return TRIES * math.log2(1 + self.rounds) if len(self.values) > 2 else 1.0
+
+    def after(self, rows: Array, arm: int) -> ScoreOverride | None:
+        there = rows != 0
+        if not there.any(axis=1).all() or (there.sum(axis=0) > 1).any():
+            return None
+        arms, tried = self.arms.copy(), self.tried.copy()
+        for columns in map(np.flatnonzero, there):
+            met = np.unique(arms[columns])
+            met = met[met >= 0]
+            lowest = min(*met.tolist(), int(columns[0]), len(arms))
+            count = tried[met].sum()
+            tried[met] = 0
+            tried[lowest] += count
+            arms[columns] = lowest
+            arms[np.isin(arms, met)] = lowest
+        tried[arms[there[arm].argmax()]] += 1
+        length = self.length + float(np.square(rows).sum()) / len(rows)
+        return replace(self, arms=arms, tried=tried, rounds=self.rounds + 1, length=length)
+
+    def after_update(
+        self, contexts: Array, rewards: Array, predicted: Array, *, spread: float, horizon: int, disjoint: bool
+    ) -> DisjointArms:
+        values = np.unique(np.concatenate((self.values, rewards)))[:3]
+        return replace(self, learned=self.learned + len(rewards), values=values)
+
+    def recounted(self, chosen: Array, contexts: Array, rewards: Array) -> DisjointArms:
+        lowest = self._arms_of(chosen)
+        return replace(self, tried=np.bincount(lowest[lowest >= 0], minlength=len(self.tried)).astype(np.float64))
+
+    def override_scores(self, rows: Array, means: Array, bonuses: Array, *, explores: bool) -> tuple[Array, Array]:
+        arms, scores = self._arms_of(rows), means + bonuses
+        tried = np.where(arms < 0, 0.0, self.tried[arms])
+        long = np.square(rows).sum(axis=1) * self.rounds >= self.length
+        short = (tried < self._wanted) & (long | (tried == 0))
+        if not explores or short.all() or not short.any():
+            return means, bonuses
+        # All of them come before the others, in the order that the model has for them.
+        ahead = float(scores.max() - scores[short].min())
+        return means, bonuses + short * (2 * ahead + float(np.ptp(means)))
+
+    def _arms_of(self, rows: Array) -> IntArray:
+        """Return the arm of each context, -1 for one that was not offered yet."""
+        return np.asarray(self.arms[(rows != 0).argmax(axis=1)])
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers = {"rounds": self.rounds, "length": self.length, "learned": self.learned}
+        return numbers, {"arms": self.arms, "tried": self.tried, "values": self.values}
+
+    def restored(self, saved: Fields) -> DisjointArms:
+        with saved:
+            dim = len(self.arms)
+            arms = saved.array("arms", (dim,), "int")
+            saved.check(((arms >= -1) & (arms < dim)).all(), f"arms from -1 to {dim - 1}")
+            numbers: dict[str, Any] = {"rounds": saved.whole("rounds"), "learned": saved.whole("learned")}
+            numbers |= {"length": saved.number("length", 0.0), "values": saved.array("values", (None,))}
+            return DisjointArms(arms, saved.array("tried", (dim,)), **numbers)

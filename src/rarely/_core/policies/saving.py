@@ -165,10 +165,7 @@ def _restored_override(new: Version, saved: Fields) -> ScoreOverride | None:
         raise SnapshotError(
             "holds scores of single arms, which a policy with its settings does not keep. Use a backup."
         )
-    own = saved.inner("own")
-    for name, usual in new.override.state()[0].items():
-        own.of(name, type(usual))  # whatever else `restored` asks of them
-    return new.override.restored(own.again())
+    return new.override.restored(saved.inner("own"))
 
 
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None, model: Any = None) -> Any:
