@@ -136,7 +136,7 @@ def packed_rows(rng, rounds, arms):
 AS_SHIPPED = {
     "returning_arms": (lambda schedule: BatchNeuralUCB(3, schedule, seed=0), returning_arms),
     "returning_arms_tried_to_the_end": (
-        lambda schedule: BatchNeuralUCB(3, schedule, beta=NoiseRadius(0.1, relative=0.1), seed=0),
+        lambda schedule: BatchNeuralUCB(3, schedule, beta=NoiseRadius(0.1), seed=0),
         returning_arms,
     ),
     "arm_blocks": (lambda schedule: BatchNeuralUCB(schedule=schedule, seed=0, **FIELDS.settings), blocks_of_rows),

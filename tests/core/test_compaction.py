@@ -16,7 +16,6 @@ from rarely import (
     Limits,
     LinUCB,
     NeuralLinear,
-    NoiseRadius,
     OnDemand,
     UnknownRound,
     Window,
@@ -302,18 +301,6 @@ def test_the_default_limits():
     assert BatchNeuralUCB(2, OnDemand(), training=10).settings()["limits"]["history"] is None
     with pytest.raises(rarely.InvalidInput, match=r"limits\.history"):
         LinUCB(2, limits=Limits(history=0))
-
-
-def test_a_spread_that_a_radius_asks_for_survives():
-    beta = NoiseRadius(0.1, relative=0.5, untried=3.0)
-    policy, whole = (MAKERS["tuned"](OnDemand(), forgetting=Window(15), beta=beta) for _ in range(2))
-    for day in range(4):
-        for each in (policy, whole):
-            decide(each, 20 * day, 20)
-            each.update()
-        policy.compact()
-    assert policy.history.dropped > 40
-    assert policy.beta == pytest.approx(whole.beta, rel=1e-9)
 
 
 def test_a_file_does_not_grow_with_the_days(tmp_path):

@@ -31,21 +31,8 @@ class VersionStats:
     """ηm, the step on ℒ/m; None before any training took it from the curvature."""
     noise: float | None = None
     """Estimated standard deviation of rewards around their predictions; None without an estimate."""
-    norm: float = 0.0
-    """√m‖θ − θ_0‖ in reward units: how far training moved the weights, which is what S bounds."""
     exact: bool = False
     """Whether the estimate is the minimiser itself, so that nothing is left to optimise."""
-    spread: float = 0.0
-    """The largest standard deviation that the rewards have had."""
-    chosen: float | None = None
-    """√(φᵀZ⁻¹φ) of the arms that the version before chose, and of the least known arms that it was offered."""
-    least_known: float | None = None
-    first_least_known: float | None = None
-    """That of the least known arms in the first batch, before anything was learned."""
-    disjoint: bool = False
-    """Whether the arms offered to the version before share no column: none says anything about another."""
-    arms: float = 0.0
-    """Arms that a round offered to the version before, in the mean."""
     last: bool = False
     """Whether the budget allows no version after this one."""
 
@@ -99,37 +86,10 @@ class TheoremRadius(OfKind):
         return float((ridge + t * now.depth) * undone * math.sqrt(t / ridge))
 
 
-FEW_ARMS = 9
-"""Arms without a common column up to which `factor` is what it says."""
-MOST = 2.0
-"""The largest part of the noise that β is."""
-UNTRIED_ROUNDS = 6
-"""Arms are untried only while no more is known about them than from fewer rounds than this."""
-UNTRIED_PART = 0.25
-"""Arms are untried only while their √v is a greater part than this of what the least known arms began with."""
-
-
 @named_arguments
 @dataclass(frozen=True)
 class NoiseRadius(OfKind):
-    """β in units of the noise, and of the other part of Theorem 1's radius, both estimated.
-
-        β = f·max(ν̂, relative·s) + factor·√λ·Ŝ        f = relative/√v̄, but from factor to 2
-
-        ν̂   the standard deviation of rewards around held-out predictions
-        s   the largest standard deviation that the rewards have had: ν̂ of a few arms says little about the others
-        v̄   φᵀZ⁻¹φ of the arms known best: the smallest mean over the arms that a version chose
-        Ŝ   √m‖θ − θ_0‖: how far training went. Where rewards have next to no noise, all doubt that is left is here
-
-    A policy that meets new arms all the time knows all of them about equally well, and needs little β. A policy that
-    repeats a few arms needs more, or it never finds out that others are better. `relative` tells them apart: an arm
-    known as well as the best known ones gets a bonus of that part of the noise, and one with 100 times their variance
-    10 times as much. Without it f is `factor`.
-
-    With K > 9 arms that share no column `factor` counts (K/9)² times, unless the estimate is exact: each is known from
-    one round in K, and pays in one of K. `untried` is for such arms too, as those of `ArmBlocks`: while they have
-    hardly been tried, β is at least what gives the least known ones a bonus of `untried`·s. "Hardly" means from fewer
-    than 6 rounds (t·v̄/v, with t rounds in Z), and √v above a quarter of what it was at first.
+    """β in units of the noise: `factor` times the estimated standard deviation of rewards around their predictions.
 
     β follows the units that rewards come in. With `exploit_last` it is 0 for the last trained version that the budget
     allows: nothing that it would find out is ever learned from. For policies that estimate the noise: `BatchNeuralUCB`
@@ -137,22 +97,15 @@ class NoiseRadius(OfKind):
 
     Examples
     --------
-    >>> now = VersionStats(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0, norm=10.0)
-    >>> NoiseRadius(0.02)(now)
-    1.1
-    >>> from dataclasses import replace
-    >>> NoiseRadius(0.02, relative=0.1)(replace(now, chosen=0.25, least_known=0.5))
-    20.1
+    >>> NoiseRadius(0.5)(VersionStats(round=9, features=8, log_det=1.0, ridge=0.25, noise=50.0))
+    25.0
     """
 
     factor: float
-    relative: float = 0.0
-    untried: float = 0.0
     exploit_last: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("factor", "relative", "untried"):
-            check_not_negative(f"NoiseRadius.{name}", getattr(self, name))
+        check_not_negative("NoiseRadius.factor", self.factor)
         check_flag("NoiseRadius.exploit_last", self.exploit_last)
 
     def __call__(self, now: VersionStats) -> float:
@@ -162,24 +115,7 @@ class NoiseRadius(OfKind):
                 "a NoiseRadius needs a policy that estimates the noise: a neural one that tunes itself. Give beta as a "
                 "number, or leave training out in preset 'practical'."
             )
-        if now.last and self.exploit_last:
-            return 0.0
-        least = self.factor * (max(now.arms / FEW_ARMS, 1.0) ** 2 if now.disjoint and not now.exact else 1.0)
-        factor, curiosity = least, 0.0
-        scale = max(now.noise, self.relative * now.spread)
-        if now.chosen and now.least_known:
-            factor = max(factor, min(self.relative / now.chosen, MOST))
-            if _hardly_tried(now.chosen, now.least_known, now):
-                curiosity = self.untried / now.least_known * now.spread
-        return max(factor * scale + least * math.sqrt(now.ridge) * now.norm, curiosity)
-
-
-def _hardly_tried(chosen: float, least_known: float, now: VersionStats) -> bool:
-    """Return whether almost nothing is known about some arms, from themselves or from others."""
-    ratio = min(abs(chosen / least_known), 1e150)  # a forged record may have any, and 10¹⁵⁵ has no square
-    rounds = now.features * ratio**2
-    first = now.first_least_known or least_known
-    return now.disjoint and rounds < UNTRIED_ROUNDS and least_known > UNTRIED_PART * first
+        return 0.0 if now.last and self.exploit_last else self.factor * now.noise
 
 
 FUNCTION = {"kind": "function"}

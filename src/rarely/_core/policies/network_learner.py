@@ -13,7 +13,6 @@ this learner is in modules of its own, and nothing here knows of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -104,7 +103,6 @@ class NetworkLearner(ScaledLearner):
             depth=self.network.depth,
             steps=self.plan.steps if self.used_steps is None else self.used_steps,
             step=None if step is None else step * self.network.output_scale**2,
-            norm=self.network.output_scale * self.rewards.spread * _distance(self.weights, self.initial),
         )
 
     # --- learning
@@ -255,8 +253,3 @@ class SparseTraining(NamedTuple):
         if self.whole.network.skip is not None:
             last[:, m + space.seen] += space.turned_back(layers[1][:, m:] - start[1][:, m:])
         return first, last
-
-
-def _distance(weights: Weights, others: Weights) -> float:
-    """Return ‖θ − θ'‖."""
-    return math.sqrt(sum(float(np.square(w - v).sum()) for w, v in zip(weights, others, strict=True)))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rarely._core import errors
-from rarely._core.choice.confidence_radius import Beta, NoiseRadius, radius_at
+from rarely._core.choice.confidence_radius import Beta, radius_at
 from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes
 from rarely._core.covariance.primal import Primal
 from rarely._core.growable_array import GrowingTuple, changed
@@ -467,19 +467,6 @@ def _radius(beta: Beta, state: PolicyState, learner: Learner, covariance: Covari
     stats = learner.version_stats(state.history.rounds + 1, covariance)
     if state.clock.budget.spent(version):
         stats = replace(stats, last=True)
-    if isinstance(beta, NoiseRadius):
-        offered = state.arm_stats
-        disjoint = offered.disjoint and offered.arms > offered.rounds  # not one arm alone
-        stats = replace(stats, disjoint=disjoint, arms=offered.arms / max(offered.rounds, 1))
-        if beta.relative or beta.untried:  # what follows takes all records and rewards
-            chosen, least_known = _deviations(state)
-            stats = replace(
-                stats,
-                spread=state.history.largest_spread,
-                chosen=min(chosen, default=None),
-                least_known=least_known[-1] if least_known else None,
-                first_least_known=least_known[0] if least_known else None,
-            )
     return radius_at(beta, stats)
 
 
@@ -495,14 +482,6 @@ def _next_override(state: PolicyState, arrived: int, history: History) -> ScoreO
     if history.forgetting == state.history.forgetting is None:
         return override
     return override.recounted(history.remembered()[0], *history.samples()[1:3])
-
-
-def _deviations(state: PolicyState) -> tuple[list[float], list[float]]:
-    """Return √(φᵀZ⁻¹φ) of the arms chosen, and of the least known arms, in every batch so far."""
-    pairs = [(u.chosen, u.least_known) for u in state.updates if u.chosen is not None and u.least_known is not None]
-    if state.arm_stats.deviations is not None:
-        pairs.append(state.arm_stats.deviations)
-    return [chosen for chosen, _ in pairs], [least_known for _, least_known in pairs]
 
 
 def _coverage(state: PolicyState) -> float | None:
