@@ -8,7 +8,8 @@ what its history held at its last update, in three ways:
 
     by number     if every round of the log up to that update has the arm, version, context and reward that the
                   history has under its number: then the policy made the log
-    by content    if the context of the chosen arm and the reward occur once in the log and once in the history
+    by content    if the context of the chosen arm and the reward occur once in the log and once in the history, in more
+                  rounds than chance makes meet where contexts repeat themselves
     by order      if the whole log is a stretch of the history, or the whole history a stretch of the log: contexts that
                   repeat themselves look the same by content
 
@@ -292,8 +293,11 @@ def _codes(contexts: Array, rewards: Array, their_contexts: Array, their_rewards
 
 def _by_content(codes: IntArray, theirs: IntArray) -> BoolArray:
     size = int(max(codes.max(initial=0), theirs.max(initial=0))) + 1
-    once = (np.bincount(codes, minlength=size) == 1) & (np.bincount(theirs, minlength=size) == 1)
-    return np.asarray(once[codes], np.bool_)
+    mine, others = (np.bincount(each, minlength=size) for each in (codes, theirs))
+    same = np.asarray(((mine == 1) & (others == 1))[codes], np.bool_)
+    # Contexts of few values meet by chance, between two logs as often as within one.
+    chance = float((mine * (mine - 1)).sum()) * len(theirs) / len(codes)
+    return np.asarray(same & (same.sum() > chance + 3 * math.sqrt(chance)), np.bool_)
 
 
 def _by_order(codes: IntArray, theirs: IntArray) -> BoolArray:
