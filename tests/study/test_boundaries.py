@@ -132,6 +132,17 @@ def test_the_order_of_stages_has_the_right_size_at_every_drift_and_the_right_med
         assert drift > 0 or rejected < 20 + 17
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.floats(0.05, 2.0), min_size=1, max_size=5), st.floats(-6.0, 6.0), st.sampled_from([0.05, 0.001]))
+def test_the_ends_of_the_final_interval_are_the_drifts_that_give_such_a_result_their_probabilities(steps, z, alpha):
+    information = np.cumsum(steps).tolist()
+    upper = boundaries([spent("pocock", v / information[-1], 0.05) for v in information], information)[:-1]
+    said = final(z, upper, information, alpha)
+    for drift, share in ((said.low, alpha / 2), (said.median, 0.5), (said.high, 1 - alpha / 2)):
+        found = power([*upper, z], information, [drift])[0]
+        assert found == pytest.approx(share, abs=1e-5)
+
+
 def plain_crossings(bounds, information):
     """Crossing probabilities from a plain grid of S: the oracle of the recursive integration."""
     grid = np.linspace(-8, 8, 3201) * math.sqrt(information[-1])

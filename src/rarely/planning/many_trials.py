@@ -24,7 +24,7 @@ import numpy as np
 from rarely.extend import ArmScores, Array, BoolArray, FixedShares, IntArray, Thompson
 from rarely.extend.provisional import sample_arms
 from rarely.offpolicy.estimates import stages
-from rarely.study.effects import MEMORY, Summary
+from rarely.study.effects import MEMORY, NOTHING, Summary, parabola
 from rarely.study.looks import Cut
 from rarely.study.plan import AnalysisPlan
 
@@ -154,7 +154,7 @@ def _predictions(now: _Known, count: int) -> Array:
 
 def _summaries(now: _Known, q: Array, arm: int) -> Iterator[Summary]:
     """Yield the sums of the difference between an arm and arm 0, as `Scores.until` makes them."""
-    known, span = now.known, 1.0 if now.within is None else now.within[1] - now.within[0]
+    known = now.known
     inverse, chosen = 1 / now.chances[..., [arm, 0]], now.arms[..., None] == np.array([arm, 0])
     parts = q[..., [arm, 0]] + chosen * inverse * (now.rewards[..., None] - q[..., [arm, 0]])
     x, h = parts[..., 0] - parts[..., 1], known * _weights(inverse.sum(axis=2), known, 2.0 * now.chances.shape[2])
@@ -163,26 +163,25 @@ def _summaries(now: _Known, q: Array, arm: int) -> Iterator[Summary]:
         mean = (h * x).sum(axis=1) / total
         squares = np.square(h * (x - mean[:, None]))
         v, fourth = squares.sum(axis=1), np.square(squares).sum(axis=1)
+        centre = np.where(known, now.rewards, 0.0).sum(axis=1) / m
+        spread = np.where(known, np.square(now.rewards - centre[:, None]), 0.0).sum(axis=1) / m
         effective = np.where(fourth > 0, v * v / fourth, np.inf)
-        if now.within is None:
-            centre = np.where(known, now.rewards, 0.0).sum(axis=1) / m
-            spread = np.where(known, np.square(now.rewards - centre[:, None]), 0.0).sum(axis=1) / m
-        else:
-            spread = np.full(len(m), span**2 / 4)
-        unseen = np.zeros(len(m))
+        parts, none = [], np.zeros(len(m), np.bool_)
         for side in (0, 1):
             mine = known & chosen[..., side]
             count, share = mine.sum(axis=1), np.where(mine, h * inverse[..., side], 0.0)
-            ones = (mine & (now.rewards == 1.0)).sum(axis=1)
-            # Normal rewards are all unlike; of 0 and 1 the rarer are.
-            differing = np.maximum(count - 1, 0) if now.within is None else np.minimum(ones, count - ones)
-            alike = (differing == 0) & (now.within is not None) & (count > 0)
-            effective = np.where(alike, effective, np.minimum(effective, 2.0 * differing))
-            unseen += np.where(alike, 4 * spread * np.square(share.max(axis=1)), 0.0)
-            v = v + np.where(count > 0, spread * np.square(share).sum(axis=1) / np.maximum(count, 1), 0.0)
-        columns = (m, mean, np.sqrt(v) / total, v, effective, np.sqrt(unseen) / total)
-    for row in zip(*(column.tolist() for column in columns), strict=True):
-        yield Summary(*row) if row[0] else Summary(0, math.nan, math.inf, 0.0, 0.0)
+            single, none = np.square(share).sum(axis=1) / count, none | (count == 0)
+            if now.within is None:  # normal rewards are all unlike
+                v, effective = v + spread * single, np.minimum(effective, count - 1)
+                continue
+            level = np.where(mine, share * now.rewards, 0.0).sum(axis=1) / share.sum(axis=1)
+            added = (level**2 + (1 - level) ** 2) * single
+            v = v + added
+            parts.append((np.where(mine, squares, 0.0).sum(axis=1) + added, (count * level + 1) / (count + 2)))
+        shapes = (np.broadcast_to(each, m.shape) for each in parabola(parts, mean, total, now.within))
+        columns = (m, mean, np.sqrt(v) / total, v, effective, *shapes)
+    for row, lacking in zip(zip(*(column.tolist() for column in columns), strict=True), none.tolist(), strict=True):
+        yield NOTHING._replace(rounds=row[0], estimate=row[1] if row[0] else math.nan) if lacking else Summary(*row)
 
 
 def _weights(inverse: Array, known: BoolArray, first: float) -> Array:

@@ -93,7 +93,7 @@ class Effect:
     bound_high: float
     """The last look's interval, whatever the missing rewards are; infinite without a range of rewards or a look."""
     effective: float
-    """How many rounds the variance rests on; 0 where all rewards of an arm are alike."""
+    """How many rounds the variance rests on."""
     level: float = 0.95
     """Of the intervals of its looks."""
     shown: int | None = None
@@ -407,8 +407,7 @@ class _Trial:
         always = cut(statistics.anytime(summary, self._plan.rounds, error), within)
         bound = cut(self._bound(target, looks[-1]) if looks else EVERYTHING, within)
         title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", self._registered(target))
-        resting = 0.0 if summary.unseen else summary.effective
-        figures = (*title, tuple(looks), *now, *always, *exact, int(lacking.sum()), *bound, resting)
+        figures = (*title, tuple(looks), *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
         return Effect(*figures, level=1 - alpha, closed=not self._closed.isdisjoint(arms))
 
     def _as_taken(self, name: str, looks: Sequence[Look], scores: Scores, within: Range) -> list[Look]:
@@ -495,7 +494,7 @@ def read_summary(summary: Any) -> Summary:
     """Return a summary from the record, where None is what JSON has no number for; or as it is."""
     if isinstance(summary, Summary):
         return summary
-    unknown = (0, math.nan, math.inf, 0.0, math.inf, 0.0)
+    unknown = (0, math.nan, math.inf, 0.0, math.inf, 0.0, 0.0, 0.0)
     values: list[Any] = [other if value is None else value for other, value in zip(unknown, summary, strict=True)]
     return Summary(*values)
 

@@ -66,19 +66,19 @@ class Passage(NamedTuple):
     before: float = 0.0
     """Its information so far."""
 
-    def tilted(self, drift: float) -> Array:
-        """Return the masses under a drift."""
-        return self.masses if drift == 0 else self.masses * np.exp(drift * self.places - drift**2 * self.before / 2)
+    def tilted(self, drift: ArrayLike) -> Array:
+        """Return the masses under each drift."""
+        drift = np.asarray(drift)[..., None]
+        return np.asarray(self.masses * np.exp(drift * self.places - np.square(drift) * self.before / 2))
 
-    def above(self, step: float, bound: float, drift: float = 0.0) -> float:
-        """Return the probability that S exceeds a bound after its information has grown by a step."""
-        ends = (self.places + drift * step - bound) / math.sqrt(step)
-        return float(self.tilted(drift) @ distribution(ends))
+    def above(self, step: float, bound: float, drift: ArrayLike = 0.0) -> Array:
+        """Return the probability, for each drift, that S exceeds a bound after its information has grown by a step."""
+        ends = (self.places + np.asarray(drift)[..., None] * step - bound) / math.sqrt(step)
+        return np.asarray((self.tilted(drift) * distribution(ends)).sum(axis=-1))
 
-    def below(self, step: float, bound: float, drift: float = 0.0) -> float:
+    def below(self, step: float, bound: float, drift: ArrayLike = 0.0) -> Array:
         """Return the probability that S is less than a bound after the step."""
-        ends = (bound - self.places - drift * step) / math.sqrt(step)
-        return float(self.tilted(drift) @ distribution(ends))
+        return Passage(-self.places, self.masses, self.before).above(step, -bound, -np.asarray(drift))
 
     def reached(self, step: float, root: float, error: float, drift: float = 0.0, most: float = 0.0) -> float:
         """Return the Z below which S falls with probability `error` at the end of a step, where √v is `root`."""
@@ -161,7 +161,7 @@ def power(efficacy: Sequence[float], information: Sequence[float], drifts: Array
     steps = _steps(information, start.before)
     for place, (step, v, c) in enumerate(zip(steps, information, efficacy, strict=True)):
         bound = min(c, FURTHEST) * math.sqrt(v)
-        total += [now.above(step, bound, drift) for drift in np.asarray(drifts).tolist()]
+        total = total + now.above(step, bound, drifts)
         if place + 1 < len(steps):
             now = now.carried(step, -bound, bound, steps[place + 1])
     return total
@@ -219,7 +219,7 @@ def final(z: float, efficacy: Sequence[float], information: Sequence[float], alp
     ends = [*bounds, z * math.sqrt(information[-1])]
 
     def further(drift: float) -> float:
-        return sum(each.above(step, end, drift) for each, step, end in zip(passages, steps, ends, strict=True))
+        return sum(float(each.above(step, end, drift)) for each, step, end in zip(passages, steps, ends, strict=True))
 
     root, p = math.sqrt(information[-1]), further(0.0)
     reach = (abs(z) + FURTHEST + 2) / math.sqrt(information[0])

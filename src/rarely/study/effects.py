@@ -6,14 +6,17 @@
     h_t    weight: ψ_t^−½, with ψ_t a running mean of 1/p of earlier rounds, so that h·x has about the same variance in
            all rounds although the policy changes (Bibaut et al., 2021; Hadad et al., 2021)
     S, V   Σ h(x − θ), a martingale, and Σ h²(x − θ̂)²; the estimate is θ̂ = Σhx/Σh, its standard error √V/Σh
-           where V gets one more reward of each arm, of the largest variance: a few equal rewards are not certainty
-    m      how many rounds V rests on, V²/Σ h⁴(x − θ̂)⁴, but at most twice the rewards of an arm that differ from its
-           most common one. Intervals use t quantiles with m degrees of freedom
-    u      how far one reward at the other end of the range would move θ̂, for an arm whose rewards are all alike: it has
-           no spread to estimate, so it takes no part in m. With λ such rewards expected none is seen with probability
-           e^−λ, so −ln(α/2)·u is added to the interval, as the root of the sum of squares (the rule of three)
+    V(θ)   what V is expected to be if θ is true. Rewards in a known range with the mean μ vary at most as μ(1 − μ), so an
+           arm's part of V goes with that, at the means nearest to its own that differ by θ, and with two more rewards,
+           one at each end of the range (Agresti and Caffo, 2000). Intervals are all θ that their V(θ) leaves, as
+           Wilson's (1927) for one share: so an arm that did badly by chance, and therefore got few patients, does not
+           seem to vary less than it does, and rewards that are all alike are not certainty
+    m      how many rounds V rests on, V²/Σ h⁴(x − θ̂)⁴. Intervals use t quantiles with 2m degrees of freedom
+           (Satterthwaite, 1946). Without a range, m is at most the rewards of an arm that differ from its most common
+           one, and V gets one more reward of each arm, of their variance
 
-Rounds are taken to be exchangeable: patients of later rounds are like those of earlier ones. Intervals at planned looks
+No model of time is needed: given the past, x_t has the mean θ however rewards drift, if the difference of arms stays.
+Otherwise θ is that of the rounds as they were weighed. Intervals at planned looks
 and asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2021) hold for large m. The exact
 sequence holds for every m, because the rewards have a known range and p a lower limit: the empirical-Bernstein bound of
 Howard, Ramdas, McAuliffe and Sekhon (2021, theorem 4) with their stitched boundary (eq. 10).
@@ -25,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,51 +98,102 @@ class Scores(NamedTuple):
     shares: Array
     """(n, 1 or 2): h/p of each arm in the rounds that chose it, 0 in the others."""
     rewards: Array
-    spread: float | None
-    """The largest variance of a reward; None if their range is not known."""
+    within: Range | None
+    """The range of rewards, if it is known."""
 
     def until(self, round: int) -> Summary:
         """Return the sums over the first rounds of the trial."""
         n = int(np.searchsorted(self.rounds, round))
         if not n:
-            return Summary(n, math.nan, math.inf, 0.0, 0.0)
+            return NOTHING
         x, h, rewards = self.values[:n], self.weights[:n], self.rewards[:n]
         total = float(h.sum())
         mean = float(h @ x) / total
         squares = np.square(h * (x - mean))
         v, fourth = float(squares.sum()), float(np.square(squares).sum())
-        effective = v * v / fourth if fourth > 0 else math.inf
-        spread, unseen = float(rewards.var()) if self.spread is None else self.spread, 0.0
+        m, parts = v * v / fourth if fourth > 0 else math.inf, []
         for share in self.shares[:n].T:
             chose = share > 0
-            counts = np.unique(rewards[chose], return_counts=True)[1]
-            differing = int(counts.sum() - counts.max(initial=0))
-            if differing or self.spread is None or not len(counts):
-                effective = min(effective, 2.0 * differing)
-            else:
-                unseen += 4 * spread * float(share.max()) ** 2
-            v += spread * float(np.square(share[chose]).mean()) if chose.any() else 0.0
-        return Summary(n, mean, math.sqrt(v) / total, v, effective, math.sqrt(unseen) / total)
+            if not chose.any():
+                return NOTHING._replace(rounds=n, estimate=mean)
+            mine, weight = rewards[chose], share[chose]
+            single = float(np.square(weight).mean())
+            if self.within is None:
+                v += float(rewards.var()) * single
+                m = min(m, len(mine) - int(np.unique(mine, return_counts=True)[1].max()))
+                continue
+            low, span = self.within[0], self.within[1] - self.within[0]
+            level = (float(weight @ mine / weight.sum()) - low) / span
+            added = (level**2 + (1 - level) ** 2) * span**2 * single
+            v += added
+            parts.append((float(squares[chose].sum()) + added, (len(mine) * level + 1) / (len(mine) + 2)))
+        return Summary(n, mean, math.sqrt(v) / total, v, m, *parabola(parts, mean, total, self.within))
+
+
+def parabola(parts: Sequence[tuple[Any, Any]], estimate: Any, total: Any, within: Range | None) -> tuple[Any, Any, Any]:
+    """Return how V(θ)/(Σh)² depends on θ, given each arm's part of V and its mean in the range; see `Summary`.
+
+    Means that differ by θ share the distance as the parts of V do, and μ(1 − μ) is a parabola.
+    """
+    if within is None:
+        return 0.0, 0.0, 0.0
+    span, lean, bend = within[1] - within[0], 0.0, 0.0
+    whole = sum(part for part, _ in parts)
+    for sign, (part, level) in zip((1, -1), parts, strict=False):
+        moved = part / whole / span
+        lean = lean - sign * part * moved * (1 - 2 * level) / (level * (1 - level))
+        bend = bend - part * moved**2 / (level * (1 - level))
+    apart = parts[0][1] * span + within[0] if len(parts) < 2 else (parts[0][1] - parts[1][1]) * span
+    return lean / total**2, bend / total**2, apart - estimate
 
 
 class Summary(NamedTuple):
-    """Sums of weighted scores: rounds, θ̂, its standard error, V, m and u."""
+    """Sums of weighted scores: rounds, θ̂, its standard error, V, m, and a parabola.
+
+    V(θ)/(Σh)² is error² + lean·d + bend·d², with d = θ̂ + gap − θ; bend is never above 0.
+    """
 
     rounds: int
     estimate: float
     error: float
     information: float
     effective: float
-    unseen: float = 0.0
+    lean: float = 0.0
+    bend: float = 0.0
+    gap: float = 0.0
 
     def interval(self, deviations: float) -> Range:
-        """Return θ̂ with what leaves as much as this many normal deviations on each side; all numbers if m is 0."""
+        """Return all θ that are at most as much as this many normal deviations from θ̂; all numbers if m is 0."""
         if not self.effective > 0:
             return -math.inf, math.inf
-        # −ln Φ(−z), from above and for every z: Φ(−z) is no less than φ(z)·z/(1 + z²).
-        expected = deviations**2 / 2 + math.log(math.sqrt(2 * math.pi) * (deviations + 1 / deviations))
-        half = math.hypot(self.error * t_quantile(deviations, self.effective), self.unseen * expected)
-        return self.estimate - half, self.estimate + half
+        t = t_quantile(deviations, 2 * self.effective)
+        square, middle = 1 - t * t * self.bend, t * t * (self.lean / 2 + self.bend * self.gap)
+        half = middle * middle + square * t * t * self.variance(self.estimate)
+        if not 0 <= half < math.inf:
+            return -math.inf, math.inf
+        half = math.sqrt(half)
+        return self.estimate - (middle + half) / square, self.estimate - (middle - half) / square
+
+    def variance(self, theta: float) -> float:
+        """Return the variance of the estimate if `theta` is true."""
+        d = self.estimate + self.gap - theta
+        return self.error * self.error + self.lean * d + self.bend * d * d
+
+    @property
+    def normal_error(self) -> float:
+        """θ̂/Z, with Z the normal deviations of an interval that ends at 0: what tests a difference of 0."""
+        variance = self.variance(0.0)
+        if not self.effective > 0 or not 0 < variance < math.inf:
+            return math.inf
+        t = abs(self.estimate) / math.sqrt(variance)
+        low, high = 0.0, t
+        while high - low > 1e-12 * t:
+            middle = (low + high) / 2
+            low, high = (middle, high) if t_quantile(middle, 2 * self.effective) < t else (low, middle)
+        return abs(self.estimate) / high if high else math.sqrt(variance)
+
+
+NOTHING = Summary(0, math.nan, math.inf, 0.0, 0.0)
 
 
 def scores_of(outcomes: Outcomes, q: Array, arm: int, base: int | None = None) -> Scores:
@@ -151,8 +205,7 @@ def scores_of(outcomes: Outcomes, q: Array, arm: int, base: int | None = None) -
     chosen = (outcomes.arms[rounds, None] == arms) * inverse
     values = (predicted + chosen * (rewards - predicted)) @ np.array([1.0, -1.0][: len(arms)])
     weights = stable_weights(inverse.sum(axis=1), float(outcomes.present.shape[1] * len(arms)))
-    spread = None if outcomes.within is None else (outcomes.within[1] - outcomes.within[0]) ** 2 / 4
-    return Scores(rounds, values, weights, weights[:, None] * chosen, rewards[:, 0], spread)
+    return Scores(rounds, values, weights, weights[:, None] * chosen, rewards[:, 0], outcomes.within)
 
 
 def stable_weights(inverse: Array, first: float) -> Array:

@@ -148,13 +148,16 @@ def _effects(value: Any) -> bool:
         and all(row.get(name, "") is None or _number(row.get(name)) for name in LOOKED)
         and (row["boundary"] is None or 1e-3 <= row["boundary"] <= 1e3)
         and isinstance(summary := row.get("summary"), list)
-        and len(summary) == 6
-        and all(each is None or (_number(each) and (each >= 0 or i == 1)) for i, each in enumerate(summary))
+        and len(summary) == 8
+        and all(each is None or (_number(each) and (each >= 0 or i in SIGNED)) for i, each in enumerate(summary))
+        and (summary[6] is None or summary[6] <= 0)
         and isinstance(row.get("fell"), bool)
         for row in value.values()
     )
 
 
+SIGNED = (1, 5, 6, 7)
+"""Numbers of a summary that may be below 0: the estimate, and its parabola, which bends down."""
 LOOKED = ("estimate", "low", "high", "boundary")
 """Numbers of an effect at a look, None where JSON has none."""
 COUNTS = ("block", "cut", "dim", "decided", "number", "round", "snapshot", "token", "version")

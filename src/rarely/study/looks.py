@@ -62,7 +62,7 @@ class Look(NamedTuple):
     fraction: float = 1.0
     """The share of the planned information that it used."""
     error: float = math.inf
-    """The standard error, in units in which the boundary is the end of the interval."""
+    """The standard error if 0 is true, in units in which z is beyond the boundary where the interval excludes 0."""
     event: int = 0
     """The event that recorded the look when it was taken; 0 if it was computed afterwards."""
     later: tuple[int, float, float, float] | None = None
@@ -136,7 +136,7 @@ def planned_looks(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Lo
 
 def _look(known: Cut, boundary: float, within: Range) -> Look:
     low, high = known.summary.interval(boundary)
-    error = (high - low) / (2 * boundary) if math.isfinite(high) else math.inf
+    error = known.summary.normal_error if math.isfinite(high) else math.inf
     # No mean or difference of rewards exceeds their range.
     estimate = float(np.clip(known.summary.estimate, *within))
     ends = cut((low, high), within)
