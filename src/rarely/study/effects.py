@@ -6,11 +6,11 @@
     h_t    weight: ψ_t^−½, with ψ_t a running mean of 1/p of earlier rounds, so that h·x has about the same variance in
            all rounds although the policy changes (Bibaut et al., 2021; Hadad et al., 2021)
     S, V   Σ h(x − θ), a martingale, and Σ h²(x − θ̂)²; the estimate is θ̂ = Σhx/Σh, its standard error √V/Σh
-    V(θ)   what V is expected to be if θ is true. Rewards in a known range with the mean μ vary at most as μ(1 − μ), so an
-           arm's part of V goes with that, at the means nearest to its own that differ by θ, and with two more rewards,
-           one at each end of the range (Agresti and Caffo, 2000). Intervals are all θ that their V(θ) leaves, as
-           Wilson's (1927) for one share: so an arm that did badly by chance, and therefore got few patients, does not
-           seem to vary less than it does, and rewards that are all alike are not certainty
+    V(θ)   what V is expected to be if θ is true. Rewards in a known range with the mean μ vary at most as μ(1 − μ), so
+           an arm's part of V goes with that, at the means nearest to its own that differ by θ, and with two more
+           rewards, one at each end of the range (Agresti and Caffo, 2000). Intervals are all θ that their V(θ) leaves,
+           as Wilson's (1927) for one share: so an arm that did badly by chance, and therefore got few patients, does
+           not seem to vary less than it does, and rewards that are all alike are not certainty
     m      how many rounds V rests on, V²/Σ h⁴(x − θ̂)⁴. Intervals use t quantiles with 2m degrees of freedom
            (Satterthwaite, 1946). Without a range, m is at most the rewards of an arm that differ from its most common
            one, and V gets one more reward of each arm, of their variance

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -159,6 +160,7 @@ def shown_at(comparisons: Sequence[Sequence[Cut]], plan: AnalysisPlan) -> list[i
     least = deviations(plan.level)
     if all(low <= 0 <= high for cuts in comparisons for low, high in (cut.summary.interval(least) for cut in cuts)):
         return found
+    at = cache(lambda i, alpha: looks_of(comparisons[i], plan, alpha))  # a look depends on those before it alone
     for place in range(max(map(len, comparisons), default=0)):
         again = True
         while again:
@@ -166,8 +168,7 @@ def shown_at(comparisons: Sequence[Sequence[Cut]], plan: AnalysisPlan) -> list[i
             tested = open_[:1] if plan.comparisons == "ordered" else open_
             alpha, again = (1 - plan.level) / (max(len(open_), 1) if plan.comparisons == "holm" else 1), False
             for i in tested:
-                looks = looks_of(comparisons[i][: place + 1], plan, alpha)
-                if len(looks) > place and looks[place].excludes_zero:
+                if len(comparisons[i]) > place and at(i, alpha)[place].excludes_zero:
                     found[i], again = place, plan.comparisons != "each"
     return found
 
