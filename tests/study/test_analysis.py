@@ -436,7 +436,7 @@ def test_reports_have_the_same_tables(made, tmp_path):
     assert made._repr_html_() == page
     assert "<svg" in page
     assert "http" not in page
-    with pytest.raises(ValueError, match=r"\.html, \.md or \.json"):
+    with pytest.raises(ValueError, match=r"\.html or \.json or \.md"):
         made.save(tmp_path / "report.pdf")
 
 

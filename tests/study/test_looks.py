@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rarely import AtRounds, FramePolicy, LinTS, OnDemand
+from rarely import AtRounds, FramePolicy, InvalidInput, LinTS, OnDemand
 from rarely.study import (
     AnalysisPlan,
     ApprovalNeeded,
@@ -24,6 +24,7 @@ from rarely.study.effects import Summary
 from rarely.study.events import canonical, read_body
 from rarely.study.looks import Cut, final_of, looks_of, outlook_of, shown_at
 from rarely.study.plan import AnalysisPlan as Plan
+from rarely.study.reports import html_of
 from studies import Clock, contexts_of, every_storage
 
 NAMES = itertools.count()
@@ -390,3 +391,46 @@ def test_flow_and_allocation_are_shown_and_the_blinded_view_names_no_arm():
     assert "look after decision 150, 35% of the outcomes planned" in blinded
     assert not any(arm in blinded for arm in WEAK)
     assert study.settings.plan.hash in blinded
+
+
+def test_the_page_draws_the_flow_of_patients_and_has_the_checklist(tmp_path):
+    study = trial(plan=AnalysisPlan(400, looks=4, effect=0.2))
+    enrol(study, 0, 100, late=range(90, 100))
+    study.look(**ANN, reason="the board met")
+    study.close_arm("low", **BOTH, reason="<futility>")
+    enrol(study, 100, 20)
+    found = study.analysis()
+    assert [row[4] for row in found.flow] == [None, 100, None]
+    assert [act[1:] for act in found.acts][1] == (
+        "ann",
+        "closed arm low after decision 100, approved by bob",
+        "<futility>",
+    )
+    found.save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    drawing = page[page.index('aria-label="flow of patients"') :].partition("</svg>")[0]
+    patients = {name: (count, lost, known) for name, count, known, lost, _ in found.flow}
+    for name, counts in patients.items():
+        assert f">{name}:</text>" in drawing
+        assert all(f">{count}" in drawing for count in counts)
+    assert "patients, closed after 100" in drawing
+    assert "120 of 400 patients enrolled" in drawing
+    for part in ("ACE checklist", "11c", 'aria-label="allocation over time"', "the board met", "&lt;futility&gt;"):
+        assert part in page
+    assert "ACE checklist" not in str(found)
+    many = Study.create("memory://many", f"{next(NAMES)}", policy=LinTS(dim=2), arms=[f"{i}" * 30 for i in range(12)])
+    assert "…" in html_of(many.analysis())
+
+
+def test_the_plan_is_written_as_a_page_that_prints_with_what_the_study_fixed(tmp_path):
+    study = trial()
+    for suffix in ("html", "md"):
+        study.analysis().save_plan(tmp_path / f"plan.{suffix}")
+        text = (tmp_path / f"plan.{suffix}").read_text(encoding="utf-8")
+        for part in (study.settings.plan.hash, "control: placebo", "Hypotheses", "Missing outcomes", "first_event"):
+            assert part in text
+    assert "<script" not in (tmp_path / "plan.html").read_text(encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"\.html or \.md"):
+        AnalysisPlan(100).save(tmp_path / "plan.pdf")
+    AnalysisPlan(100).save(tmp_path / "alone.md")
+    assert (tmp_path / "alone.md").read_text(encoding="utf-8") == str(AnalysisPlan(100))

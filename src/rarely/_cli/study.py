@@ -310,6 +310,7 @@ def analysis_command(
     out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
     as_of: Annotated[str | None, typer.Option(help="As it was on a day, 2026-11-18, or at a moment (UTC).")] = None,
     blinded: Annotated[bool, typer.Option(help="Only what may be seen without knowing arms.")] = False,
+    plan: Annotated[Path | None, typer.Option(help="A file for the plan itself: .html or .md.")] = None,
     name: Name = None,
 ) -> None:
     """Analyse a trial: means, contrasts with the control arm, missing rewards, balance and deviations."""
@@ -317,6 +318,8 @@ def analysis_command(
         analysis = study.analysis(as_of=as_of)
     if blinded and out is not None:
         raise InvalidInput("--blinded prints a few lines; give no --out with it.")
+    if plan is not None:
+        analysis.save_plan(plan)
     if out is not None:
         analysis.save(out)
     typer.echo(analysis.blinded() if blinded else str(out) if out is not None else str(analysis))

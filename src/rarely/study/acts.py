@@ -77,4 +77,5 @@ def close(session: Session, arm: str | None, approved_by: str, signed: dict[str,
             raise InvalidStudy(f"{'enrolment' if not position.enrolling else arm} is closed already.")
         if index is not None and len(position.closed) + 1 >= len(names):
             raise InvalidStudy(f"{arm} is the last open arm; close enrolment instead: study.close_enrolment.")
-        session.append(tables, "close", {"arm": index, "approved_by": approved_by}, **signed)
+        body = {"arm": index, "approved_by": approved_by, "round": position.rounds}
+        session.append(tables, "close", body, **signed)

@@ -18,10 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely.errors import InvalidInput
 from rarely.extend import Array, BoolArray
 from rarely.extend.checks import is_whole, shown
-from rarely.extend.provisional import write_file as write
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.runs.sealed_json import plain_json
 from rarely.study import effects as statistics
@@ -184,10 +182,12 @@ class Analysis:
     deviations: tuple[str, ...]
     notes: tuple[str, ...]
     """What the intervals rest on."""
-    flow: tuple[tuple[str, int, int, int], ...] = ()
-    """Of each arm: its name, the patients that it was given, their outcomes, and those without one."""
+    flow: tuple[tuple[str, int, int, int, int | None], ...] = ()
+    """Of each arm: its name, patients, outcomes, patients without one, and the decision after which it was closed."""
     allocation: tuple[tuple[int, tuple[float, ...]], ...] = ()
     """The mean probability of each arm over time: the last round of each tenth, and the probabilities."""
+    acts: tuple[tuple[str, str, str, str], ...] = ()
+    """Looks that were taken and what was closed: the day, who, what, and why."""
     time: int = 0
     """Of the last event that was analysed, in microseconds since 1970 (UTC)."""
     ended: bool = False
@@ -209,12 +209,13 @@ class Analysis:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a report: .html (one file that loads nothing else), .md or .json, by the name of the file."""
-        suffix = os.path.splitext(path)[1]
-        if suffix not in (".html", ".md", ".json"):
-            raise InvalidInput(f"a report is .html, .md or .json; got {os.fspath(path)}.")
+        made = {".html": lambda: reports.html_of(self), ".md": lambda: reports.markdown_of(self)}
         json_text = json.dumps(self.describe(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        made = {".html": reports.html_of, ".md": reports.markdown_of}.get(suffix, lambda _: json_text)
-        write(path, made(self))
+        reports.write_report(path, made | {".json": lambda: json_text})
+
+    def save_plan(self, path: str | os.PathLike[str]) -> None:
+        """Write the statistical analysis plan with what the study fixed besides: .html, which prints, or .md."""
+        self.plan.save(path, self.protocol)
 
 
 class Recorded(NamedTuple):
@@ -275,7 +276,8 @@ def examine(
         protocol=_protocol(events[0], session.row.budget),
         deviations=tuple(_deviations(events, settings, used, control, count)),
         notes=(),
-        flow=tuple(_flow(outcomes, names)),
+        flow=tuple(_flow(outcomes, names, events)),
+        acts=tuple(_acts(events, names)),
         allocation=tuple(
             (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist()))
             for part in np.array_split(np.arange(count), min(TENTHS, count) or 1)
@@ -289,11 +291,28 @@ def examine(
     return replace(made, deviations=said), cuts
 
 
-def _flow(outcomes: Outcomes, names: Sequence[str]) -> Iterator[tuple[str, int, int, int]]:
+def _flow(
+    outcomes: Outcomes, names: Sequence[str], events: Sequence[Event]
+) -> Iterator[tuple[str, int, int, int, int | None]]:
+    closed = {event.content["arm"]: event.content["round"] for event in events if event.kind == "close"}
     for arm, name in enumerate(names):
         rewards = outcomes.rewards[outcomes.arms == arm]
         lacking = int(np.isnan(rewards).sum())
-        yield name, len(rewards), len(rewards) - lacking, lacking
+        yield name, len(rewards), len(rewards) - lacking, lacking, closed.get(arm)
+
+
+def _acts(events: Sequence[Event], names: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what people did: looks that were taken, and what was closed."""
+    for event in events:
+        content, when = event.content, datetime.fromtimestamp(event.time / 1e6, UTC)
+        if event.kind == "look":
+            what = f"look {content['number']} after decision {content['round']}: {'; '.join(content['advice'])}"
+        elif event.kind == "close":
+            what = "enrolment" if content["arm"] is None else f"arm {names[content['arm']]}"
+            what = f"closed {what} after decision {content['round']}, approved by {content['approved_by']}"
+        else:
+            continue
+        yield f"{when:%Y-%m-%d}", event.actor, what, event.reason
 
 
 def seq_of(session: Session, as_of: Any) -> int:

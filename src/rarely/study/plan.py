@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -112,9 +113,28 @@ class AnalysisPlan:
         """The SHA-256 of the plan's fields, which the document and every look on record name."""
         return digest(canonical(self.describe()))
 
-    def document(self) -> str:
-        """Return a statistical analysis plan as Markdown, which ends with its hash; `print` shows it."""
-        share = f"{100 * (1 - self.level):g} %"
+    def document(self, design: Mapping[str, str] | None = None) -> str:
+        """Return a statistical analysis plan as Markdown, which ends with its hash; `print` shows it.
+
+        `design` is what a study fixed besides, by name, as `Analysis.protocol` has it.
+        """
+        lines = [f"# Statistical analysis plan, {self.rounds} patients"]
+        for title, text in self.sections(design).items():
+            lines += ["", f"## {title}", "", text]
+        return "\n".join([*lines, ""])
+
+    __str__ = document
+
+    def save(self, path: str | os.PathLike[str], design: Mapping[str, str] | None = None) -> None:
+        """Write the document: .html, which a browser prints to PDF, or .md, by the name of the file."""
+        from rarely.study.reports import write_report
+
+        title = f"Statistical analysis plan, {self.rounds} patients"
+        made = {".md": lambda: self.document(design)}
+        write_report(path, made, "plan.html", title=title, sections=self.sections(design))
+
+    def sections(self, design: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the parts of the document by their titles."""
         looks = ", ".join(map(str, self.at))
         futility = (
             f"A difference of {self.effect:g} matters. A boundary of futility, which does not bind, leaves "
@@ -123,27 +143,35 @@ class AnalysisPlan:
             else "There is no boundary of futility."
         )
         groups = ", ".join(f"{name} (covariate {ends[0]})" for name, ends in (self.subgroups or {}).items()) or "None"
-        parts = {
+        fixed = {} if design is None else {"Design": "; ".join(f"{what}: {value}" for what, value in design.items())}
+        return fixed | {
             "Estimand": self.estimand
             or "The difference of mean rewards between each arm and the control arm, of all "
             "patients for whom both were available, whatever arm they were given in the end.",
+            "Hypotheses": "Of each arm but the control arm: no difference of mean rewards to it, against a "
+            "difference in either direction. Other comparisons are exploratory.",
+            "Analysis set": "All patients as they were randomised. Outcomes of those who were given another arm than "
+            "was drawn count as missing; how many there are is a deviation.",
             "Looks": f"After {looks} decisions. The error is spent by {self.spending}, at each look in proportion to "
-            "the outcomes that have come. A look is frozen on record when it is taken; later ones change nothing.",
-            "Error": f"{share}, two-sided. {COMPARED[self.comparisons]}",
-            "Futility": futility,
-            "Estimates": "Doubly robust scores with the recorded probabilities, adjusted for covariates by a ridge "
-            "regression of each arm on earlier rounds, which may be wrong without harm to the estimate. At a look: "
-            "intervals that hold at all looks together. At the end: p-values, median-unbiased estimates and intervals "
-            "in the order of stages. Outcomes after the decision to stop replace the look that made it.",
-            "Missing outcomes": "Left out; bounds if all were the worst or the best, and the tipping point.",
-            "Subgroups": f"{groups}. Exploratory.",
+            "the outcomes that have come, and all that is left at the last one, which comes after all patients. A look "
+            "is frozen on record when it is taken; later ones change nothing.",
+            "Error": f"{100 * (1 - self.level):g} %, two-sided. {COMPARED[self.comparisons]}",
+            "Stopping": "Crossing a boundary in favour of an arm advises to stop for efficacy, in favour of the "
+            f"control arm for harm. {futility} Arms and enrolment are closed by two people, whose act is on record; a "
+            "stop that no boundary explains is a deviation.",
+            "Estimates": "Doubly robust scores with the recorded probabilities, so that neither the adaptation of the "
+            "allocation nor a trend over time that arms share biases them; adjusted for covariates by a ridge "
+            "regression of each arm on earlier rounds, which may be wrong without harm to the estimate. Variances are "
+            "those under the hypothesis that is tested. At a look: intervals that hold at all looks together. At the "
+            "end: p-values, median-unbiased estimates and intervals in the order of stages. Outcomes after the "
+            "decision to stop replace the look that made it.",
+            "Missing outcomes": "Left out, which is right if they are missing for no reason that depends on the arm; "
+            "bounds if all were the worst or the best, and the tipping point at which a result would be undone.",
+            "Subgroups": f"{groups}. Exploratory: each interval has its level by itself.",
+            "Blinding": "Whoever must not know arms is shown counts over all arms alone (`Analysis.blinded`).",
+            "Changes": "Whatever departs from this plan is listed as a deviation in every report.",
+            "Hash": f"SHA-256 of the plan: `{self.hash}`",
         }
-        lines = [f"# Statistical analysis plan, {self.rounds} patients"]
-        for title, text in parts.items():
-            lines += ["", f"## {title}", "", text]
-        return "\n".join([*lines, "", f"SHA-256 of the plan: `{self.hash}`", ""])
-
-    __str__ = document
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON: its fields, so that `AnalysisPlan(**description)` is the inverse."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rarely.errors import InvalidInput
+from rarely.extend.provisional import write_file
 from rarely.pages.grid import Grid
+from rarely.study.documents import allocation_of, checklist, flow_of
 
 if TYPE_CHECKING:
     from rarely.study.analysis import Analysis, Effect
@@ -18,7 +22,8 @@ SHOWN = 12
 LATER = "with later outcomes: estimate, interval, rewards"
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
-FLOW = ("arm", "allocated", "outcomes", "without one")
+FLOW = ("arm", "allocated", "outcomes", "without one", "closed after")
+CHECKLIST = "ACE checklist"
 PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
 CAPTION = (
     "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
@@ -30,7 +35,7 @@ def text_of(analysis: Analysis) -> str:
     """Return the analysis as text for a console."""
     lines = [f"{analysis.study}: {analysis.decisions} decisions, {analysis.rewards} rewards"]
     lines += [*answers_of(analysis), *advice_of(analysis)]
-    tables = {title: grid.lines() for title, grid in tables_of(analysis).items()}
+    tables = {title: grid.lines() for title, grid in tables_of(analysis).items() if title != CHECKLIST}
     tables[PROTOCOL] = [f"{what}: {value}" for what, value in analysis.protocol.items()]
     tables |= {"Deviations": list(analysis.deviations) or ["None."], "Notes": list(analysis.notes)}
     for title, body in tables.items():
@@ -82,7 +87,8 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
     balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
     heads: dict[str, tuple[Any, Any, int]] = {
         "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
-        "Flow of patients": (FLOW, [[row[0], *map(str, row[1:])] for row in analysis.flow], 1),
+        "Flow of patients": (FLOW, [[*map(str, row[:-1]), str(row[-1] or "–")] for row in analysis.flow], 1),
+        "Acts": (("day", "who", "what", "why"), [list(row) for row in analysis.acts], 4),
         "Allocation over time (mean probabilities)": (
             ("until round", *(row[0] for row in analysis.flow)),
             [[str(until), *(f"{chance:.2f}" for chance in chances)] for until, chances in analysis.allocation],
@@ -108,7 +114,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
         BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
         PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
     }
-    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]}
+    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]} | {CHECKLIST: checklist()}
 
 
 def _row(effect: Effect) -> list[str]:
@@ -190,23 +196,37 @@ def _advice(effect: Effect) -> str:
 
 def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", live: bool = False) -> str:
     """Return the analysis as one HTML page; or, of a study that has none, why it was refused."""
-    chart = "" if analysis is None else _chart(analysis)
-    return _rendered("analysis.html", analysis, chart=chart, study=study, refused=refused, live=live, caption=CAPTION)
+    drawn = {} if analysis is None else {"flow": flow_of(analysis), "allocation": allocation_of(analysis)}
+    shown = {"chart": "" if analysis is None else _chart(analysis), "caption": CAPTION, "drawn": drawn}
+    return _rendered("analysis.html", analysis, study=study, refused=refused, live=live, **shown)
 
 
-def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
+def write_report(
+    path: str | os.PathLike[str], made: dict[str, Callable[[], str]], page: str = "", **context: Any
+) -> None:
+    """Write what is made of the kind that a file's name asks for; .html of a template, if one is named."""
+    made = made | ({".html": lambda: _render(page, **context)} if page else {})
+    suffix = os.path.splitext(path)[1]
+    if suffix not in made:
+        raise InvalidInput(f"a report is {' or '.join(sorted(made))}, by the name of the file; got {os.fspath(path)}.")
+    write_file(path, made[suffix]())
+
+
+def _render(template: str, **context: Any) -> str:
     try:
         from rarely.pages.page import render
     except ImportError:
         raise InvalidInput("a report needs jinja2: pip install jinja2.") from None
+    return render("rarely.study", template, **context)
+
+
+def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
     tables = [] if analysis is None else list(tables_of(analysis).items())
     titled = [(f"table-{place}", title, grid) for place, (title, grid) in enumerate(tables)]
     contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]
     contents += [("deviations", "Deviations"), ("notes", "Notes")] if analysis is not None else []
     answers = [] if analysis is None else [*answers_of(analysis), *advice_of(analysis)]
-    return render(
-        "rarely.study", template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context
-    )
+    return _render(template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context)
 
 
 def _chart(analysis: Analysis) -> Any:
