@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from rarely.planning import many_trials
-from rarely.planning.trial import draw_rewards, holds
+from rarely.planning.trial import Trouble, arrivals, draw_rewards, holds
 from rarely.study import AnalysisPlan
 from rarely.study.looks import share_of, shown_at
 
@@ -74,10 +74,8 @@ def part(name: str, first: int, count: int) -> Any:
     seeds = range(first, first + count)
     moved = np.asarray(means) + drift * (np.arange(PATIENTS)[:, None] / PATIENTS)
     rewards = np.stack([draw_rewards(moved, fields["noise"], PATIENTS, seed) for seed in seeds])
-    lost = np.stack([np.random.default_rng([seed, 5]).random(PATIENTS) < fields["lost"] for seed in seeds])
-    trials = many_trials.play(
-        "LinTS", rewards, PATIENTS // 5, fields["least"], updates, seeds, late=fields["late"], lost=lost
-    )
+    came = np.stack([arrivals(Trouble(fields["late"], fields["lost"]), PATIENTS, seed)[1] for seed in seeds])
+    trials = many_trials.play("LinTS", rewards, PATIENTS // 5, fields["least"], updates, seeds, came)
     truths = [mean - means[0] for mean in means[1:]]
     alpha, verdicts, held = share_of(plan, len(truths)), np.zeros(3), np.zeros((len(plan.at), len(truths)))
     for comparisons in many_trials.cuts_of(trials, plan):

@@ -1,6 +1,7 @@
 """The size of a trial: simulated trials that are analysed as a real one is."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from rarely import InvalidInput
 from rarely._cli import app
 from rarely.planning import many_trials, plan_trial
 from rarely.planning.report import draw_trial
-from rarely.planning.trial import draw_rewards, make_policy, simulate_trial
+from rarely.planning.trial import Trouble, arrivals, cuts_at_looks, draw_rewards, make_policy, simulate_trial
 from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from rarely.study.looks import looks_of
 
@@ -53,6 +54,55 @@ def test_without_an_effect_the_trials_tell_how_often_something_untrue_is_shown()
     assert np.isnan(point.power)
     assert "No arm is better" in str(plan_trial([0.3] * 4, **trouble | {"runs": 20}))
     assert plan_trial([0.3] * 4, **trouble | {"comparisons": "each", "runs": 100}).points[0].error > point.error
+
+
+@pytest.mark.parametrize("policy", ["LinTS", "equal"])
+def test_trials_played_alone_know_what_those_side_by_side_know(policy):
+    """Late and lost outcomes, a drift and random arrivals: the same arms and the same sums at every look."""
+    plan, seeds, trouble = AnalysisPlan(90, 3), range(4), Trouble(late=3.0, lost=0.2, drift=0.1, accrual=5.0)
+    came = np.stack([arrivals(trouble, 90, seed)[1] for seed in seeds])
+    assert 0 < np.isinf(came).mean() < 0.5
+    assert ((came >= np.arange(1, 91)) & (came <= 90)).any()
+    rewards = np.stack([draw_rewards((0.3, 0.5, 0.4), None, 90, seed) for seed in seeds])
+    stages = [Stage("alike", 30, burn_in=True), Stage("main", least=0.1, burn_in=policy == "equal")]
+    trials = many_trials.play(policy, rewards, 30, 0.1, [30, 60], seeds, came)
+    cuts = many_trials.cuts_of(trials, plan)
+    contexts = np.broadcast_to(np.eye(3), (90, 3, 3))
+    for run, seed in enumerate(seeds):
+        made = make_policy("LinTS", 3, [30, 60], seed)
+        alone = simulate_trial(made, contexts, rewards[run], stages, [30, 60], came[run])
+        assert (alone.arms == trials.arms[run]).all()
+        for found, expected in zip(cuts_at_looks(alone, plan, came[run]), cuts[run], strict=True):
+            for one, other in zip(found, expected, strict=True):
+                assert (one.round, one.fraction) == (other.round, pytest.approx(other.fraction))
+                assert one.summary == pytest.approx(other.summary, rel=1e-9, nan_ok=True)
+
+
+def test_time_goes_with_accrual_and_a_covariate_that_is_adjusted_for_narrows_the_interval():
+    asked = {"patients": [160], "looks": [2], "runs": 30}
+    slow, fast = (plan_trial([0.3, 0.5], **asked, accrual=rate, late=2.0).points[0] for rate in (4.0, 8.0))
+    assert slow.time > 1.6 * fast.time > 20
+    assert plan_trial([0.3, 0.5], **asked).points[0].time is None
+    normal = {"noise": 0.5, "prognosis": 1.0, "policy": ["LinTS", "equal"]}
+    with_covariate = plan_trial([0.0, 0.5], **asked, **normal)
+    assert all(point.coverage >= 0.8 for point in with_covariate.points)
+    unknown = plan_trial([0.0, 0.5], **asked, noise=np.hypot(0.5, 1.0)).points[0]
+    assert with_covariate.points[0].width < 0.85 * unknown.width
+    assert "a covariate moves them by ±1" in str(with_covariate)
+
+
+def test_a_simulation_raises_no_alarm_about_its_own_world():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan_trial([0.1, 0.9], patients=[120], looks=[4], runs=2, policy=["LinTS", "LinUCB", "default"], drift=0.0)
+
+
+def test_a_width_is_surely_reached_where_the_interval_of_its_mean_says_so():
+    made = plan_trial([0.3, 0.6], power=None, width=0.5, patients=[60], looks=[1], runs=20)
+    (point,) = made.points
+    assert point.width < point.width_high < 1.3 * point.width
+    for width in (0.9 * point.width, (point.width + point.width_high) / 2, 1.01 * point.width_high):
+        assert (replace(made, width=width).enough is not None) == (width > point.width_high)
 
 
 def test_other_rules_are_compared_in_the_same_table():
@@ -128,8 +178,10 @@ def test_a_simulated_trial_follows_its_stages(kind):
         ([0.5, 0.4], {"patients": None}, "patients must be given"),
         ([0.3, 0.5], {"lost": 1.0}, "lost must be"),
         ([0.3, 0.5], {"late": -1}, "late"),
-        ([0.3, 0.9], {"drift": 0.2}, "after a drift"),
-        ([0.3, 0.5], {"late": 5, "policy": "LinUCB"}, "are simulated of LinTS"),
+        ([0.3, 0.9], {"drift": 0.2}, "after drift and"),
+        ([0.3, 0.5], {"prognosis": 0.1, "policy": "thall-wathen"}, "is simulated of LinTS"),
+        ([0.3, 0.5], {"prognosis": 0.4}, "after drift and prognosis"),
+        ([0.3, 0.5], {"accrual": 0.0}, "accrual"),
         ([0.3, 0.5], {"comparisons": "dunnett"}, "comparisons"),
         ([0.5, 1.5], {}, "give noise"),
         ([0.3, 0.5], {"power": None}, "must be wanted"),

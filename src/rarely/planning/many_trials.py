@@ -9,7 +9,7 @@ numbers and limits, so a trial replayed through a `Study` is the same. The other
     thall-wathen   P(best)^(t/2n) of the posterior, after t of n patients (Thall and Wathen, 2007)
     square-root    √q̂ of binary rewards, q̂ the arm's share of successes (Rosenberger et al., 2001)
 
-A reward comes `late` patients after its own, or never; a look and an update know those that have come.
+A reward comes after later patients, or never; a look and an update know those that have come.
 """
 
 from __future__ import annotations
@@ -52,17 +52,13 @@ def play(
     least: float,
     updates: Sequence[int],
     seeds: Sequence[int],
-    *,
-    late: int = 0,
-    lost: BoolArray | None = None,
+    came: Array | None = None,
 ) -> Trials:
-    """Play trials on (R, n, K) rewards of all arms; `seeds` are those of the policies, one for each trial."""
+    """Play trials on (R, n, K) rewards of all arms; `seeds` are those of the policies, `came` as in `Trials`."""
     runs, n, count = rewards.shape
     uniforms = np.stack([np.random.default_rng(seed).random(n) for seed in seeds])
     arms, chances = np.zeros((runs, n), np.int64), np.full((runs, n, count), 1 / count)
-    came = np.broadcast_to(np.arange(1.0, n + 1) + late, (runs, n)).copy()
-    if lost is not None:
-        came[lost] = math.inf
+    came = np.broadcast_to(np.arange(1.0, n + 1), (runs, n)) if came is None else came
     told = np.zeros((runs, n))
     for start, end in pairwise([0, *(update for update in updates if update < n), n]):
         if start >= burn_in and rule != "equal":

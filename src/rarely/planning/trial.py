@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, product
 from statistics import NormalDist
@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from rarely import AtRounds, BatchNeuralUCB, LinTS, LinUCB, Policy, Training
-from rarely.errors import InvalidInput
+from rarely.errors import DriftWarning, InvalidInput
 from rarely.extend import Array, IntArray, Progress, read_progress
-from rarely.extend.checks import as_number, check_choice, check_not_negative, check_whole, shown
+from rarely.extend.checks import as_number, check_choice, check_not_negative, check_positive, check_whole, shown
 from rarely.extend.provisional import rule_of, set_rule
 from rarely.offpolicy.intervals import Span, check_level, deviations, score
 from rarely.pages.grid import Grid
@@ -30,7 +30,7 @@ from rarely.runs.sealed_json import plain_json
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.boundaries import Spending, boundaries, spent
 from rarely.study.effects import Outcomes, anytime, predict_rewards, scores_of
-from rarely.study.looks import Cut, cuts_of, final_of, looks_of, share_of, shown_at
+from rarely.study.looks import Cut, final_of, looks_of, share_of, shown_at
 from rarely.study.plan import Comparisons
 from rarely.study.trial import rule_of_stage, stage_at
 
@@ -38,9 +38,11 @@ TrialPolicy = Literal["LinTS", "LinUCB", "default", "equal", "thall-wathen", "sq
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Patients that are tried by default, in units of what two equal groups would need without looks."""
 HEAD = ["rule", "patients", "looks", "power", "95 % of it", "all", "false", "width", "stops at", "best arm"]
-HEAD += ["worse arms", "bias", "median bias", "anytime", "coverage"]
+HEAD += ["worse arms", "bias", "median bias", "anytime", "coverage", "time"]
 PARTS = 250
 """Trials that are played side by side."""
+KNOWING: tuple[TrialPolicy, ...] = ("LinTS", "LinUCB", "default", "equal")
+"""Policies that are played with a covariate."""
 JUDGED = 100
 """Trials whose median-unbiased estimates are computed."""
 
@@ -86,6 +88,10 @@ class TrialPoint(NamedTuple):
     """The mean error of the best arm's estimate when the trial ends so."""
     median_bias: float = math.nan
     """The median error of its median-unbiased estimate, in the first trials."""
+    width_high: float = math.inf
+    """Where a 95 % interval of the mean width ends."""
+    time: float | None = None
+    """The mean time until the trial ends so, its last reward included; None without `accrual`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +115,11 @@ class TrialPlan:
     level: float
     policy: tuple[TrialPolicy, ...]
     comparisons: Comparisons
-    late: int
+    late: float
     lost: float
     drift: float
+    accrual: float | None
+    prognosis: float
     runs: int
     seed: int
     points: tuple[TrialPoint, ...]
@@ -123,9 +131,9 @@ class TrialPlan:
         return min(fit, key=lambda point: (point.patients, point.looks), default=None)
 
     def reaches(self, point: TrialPoint) -> bool:
-        """Return whether a point has the wanted power, by the lower end of its interval, and the wanted width."""
+        """Return whether a point has the wanted power and width, by the worse ends of their intervals."""
         strong = self.power is None or point.low >= self.power
-        return strong and (self.width is None or point.width <= self.width)
+        return strong and (self.width is None or point.width_high <= self.width)
 
     def grid(self) -> Grid:
         """Return the curve as a table."""
@@ -135,7 +143,7 @@ class TrialPlan:
             row.append(f"{p.low:.0%} to {p.high:.0%}" if math.isfinite(p.low) else "–")
             row += [_percent(p.every), f"{p.error:.1%}", f"{p.width:.3f}", f"{p.stopped:.0f}", f"{p.best:.0%}"]
             row += [f"{p.inferior:.0f}", f"{p.bias:+.3f}", f"{p.median_bias:+.3f}", _percent(p.anytime)]
-            rows.append([*row, f"{p.coverage:.1%}"])
+            rows.append([*row, f"{p.coverage:.1%}", "–" if p.time is None else f"{p.time:.3g}"])
         return Grid(HEAD, rows, 1)
 
     def advice(self) -> list[str]:
@@ -144,12 +152,15 @@ class TrialPlan:
         wanted += [f"width {self.width:g}"] if self.width is not None else []
         point, text = self.enough, " and ".join(wanted)
         rewards = "yes or no" if self.noise is None else f"normal with deviation {self.noise:g}"
+        unit = (
+            "patients" if self.accrual is None else f"units of time, in each of which {self.accrual:g} patients come,"
+        )
         rests = (
             f"{self.runs} simulated trials per row, seeds {self.seed} to {self.seed + self.runs - 1}; mean rewards "
             f"{', '.join(f'{mean:g}' for mean in self.means)} (the first is the control arm), rewards {rewards}; "
             f"at least {self.least:g} for each arm after the first {self.burn_in:.0%}; {self.spending}, level "
-            f"{self.level:g}, comparisons {self.comparisons}; rewards come {self.late} patients late, {self.lost:.0%} "
-            f"never, and their means move by {self.drift:g}. Covariates are not simulated."
+            f"{self.level:g}, comparisons {self.comparisons}; rewards come {self.late:g} {unit} late, {self.lost:.0%} "
+            f"never, and their means move by {self.drift:g}; a covariate moves them by ±{self.prognosis:g}."
         )
         if max(self.means[1:]) <= self.means[0]:
             worst = max(self.points, key=lambda point: point.error)
@@ -192,9 +203,11 @@ def plan_trial(
     burn_in: float = 0.2,
     policy: TrialPolicy | Sequence[TrialPolicy] = "LinTS",
     comparisons: Comparisons = "holm",
-    late: int = 0,
+    late: float = 0,
     lost: float = 0.0,
     drift: float = 0.0,
+    accrual: float | None = None,
+    prognosis: float = 0.0,
     runs: int = 200,
     seed: int = 0,
     progress: Progress = None,
@@ -222,7 +235,12 @@ def plan_trial(
         "thall-wathen" and "square-root"; or several of them, of which the first is planned for.
     late, lost, drift
         Trouble: after how many further patients a reward comes, the share that never comes, and by how much all means
-        move from the first patient to the last. Not for "LinUCB" and "default".
+        move from the first patient to the last.
+    accrual
+        The patients that come in a unit of time, at random; `late` is then in these units, and trials have a duration.
+    prognosis
+        By how much a covariate of patients, +1 or −1, moves the means of all arms. The policies see it, and the
+        analysis adjusts for it. For "LinTS", "LinUCB", "default" and "equal", which are then played one by one.
     runs, seed
         Simulated trials of each size, and the first seed.
     progress
@@ -236,7 +254,8 @@ def plan_trial(
     progress = read_progress(progress, "a stage, the trials done and their total")
     values = _check(means, power, width, noise, least, burn_in, runs, seed)
     policies: tuple[Any, ...] = (policy,) if isinstance(policy, str) else tuple(policy)
-    _check_trouble(policies, values, noise, late, lost, drift)
+    trouble = Trouble(late, lost, drift, accrual, prognosis)
+    _check_trouble(policies, values, noise, trouble)
     check_choice("comparisons", comparisons, Comparisons)
     check_level(level)
     if patients is None and max(values[1:]) <= values[0]:
@@ -244,10 +263,9 @@ def plan_trial(
     sizes = _sizes(values, noise, level, power) if patients is None else _counts("patients", patients, 2)
     counts = _counts("looks", looks, 1)
     cases, points = list(product(policies, sizes, counts)), []
-    trouble = (int(late), float(lost), float(drift))
     for done, (each, size, count) in enumerate(cases):
         plan = AnalysisPlan(size, int(count), spending, level, comparisons)
-        trials = _Simulated(each, values, noise, plan, float(least), float(burn_in), *trouble)
+        trials = _Simulated(each, values, noise, plan, float(least), float(burn_in), trouble)
         rows: list[list[float]] = []
         for first in range(0, runs, PARTS):
             progress("trials", done * runs + first, len(cases) * runs)
@@ -258,16 +276,45 @@ def plan_trial(
     return TrialPlan(*chosen, *trouble, runs, seed, tuple(points))
 
 
-def _check_trouble(policies: Any, means: Any, noise: Any, late: Any, lost: Any, drift: Any) -> None:
+class Trouble(NamedTuple):
+    """What the world does to a simulated trial; see `plan_trial`."""
+
+    late: float = 0
+    lost: float = 0.0
+    drift: float = 0.0
+    accrual: float | None = None
+    prognosis: float = 0.0
+
+
+def _check_trouble(policies: Any, means: Any, noise: Any, trouble: Trouble) -> None:
     for each in policies or [None]:
         check_choice("policy", each, TrialPolicy)
-    check_whole("late", late, 0)
-    if not 0 <= as_number(lost) < 1 or not math.isfinite(as_number(drift)):
-        raise InvalidInput(f"lost must be a share from 0 to below 1, and drift a number; got {lost!r}, {drift!r}.")
-    if noise is None and not all(0 <= mean + drift <= 1 for mean in means):
-        raise InvalidInput(f"means of rewards 0 and 1 must lie between 0 and 1 after a drift, too; got {drift!r}.")
-    if (late or lost or drift) and not {*policies} <= {*get_args(Rule)}:
-        raise InvalidInput(f"late, lost and drift are simulated of {', '.join(get_args(Rule))}; got {policies!r}.")
+    check_not_negative("late", trouble.late, "because rewards come after their patients")
+    if trouble.accrual is not None:
+        check_positive("accrual", trouble.accrual, "because it is the patients in a unit of time")
+    lost, moves = as_number(trouble.lost), [as_number(trouble.drift), as_number(trouble.prognosis)]
+    if not 0 <= lost < 1 or not all(map(math.isfinite, moves)):
+        raise InvalidInput(f"lost must be a share from 0 to below 1, drift and prognosis numbers; got {trouble!r}.")
+    away = [mean + share * moves[0] + sign * moves[1] for mean in means for share in (0, 1) for sign in (-1, 1)]
+    if noise is None and not all(0 <= mean <= 1 for mean in away):
+        raise InvalidInput(
+            f"means of rewards 0 and 1 must lie between 0 and 1 after drift and prognosis, too; got {trouble!r}."
+        )
+    if trouble.prognosis and not {*policies} <= {*KNOWING}:
+        raise InvalidInput(f"prognosis is simulated of {', '.join(KNOWING)}; got {policies!r}.")
+
+
+def arrivals(trouble: Trouble, patients: int, seed: int) -> tuple[Array, Array]:
+    """Return when each patient comes, and how many there are when the reward does; infinite if it never does.
+
+    >>> [each.tolist() for each in arrivals(Trouble(late=2), 3, 0)]
+    [[1.0, 2.0, 3.0], [3.0, 3.0, 3.0]]
+    """
+    rng = np.random.default_rng([seed, 5])
+    lost = rng.random(patients) < trouble.lost
+    gaps = 1.0 if trouble.accrual is None else rng.exponential(1 / trouble.accrual, patients)
+    times = np.cumsum(np.broadcast_to(gaps, patients))
+    return times, np.where(lost, math.inf, np.searchsorted(times, times + trouble.late, side="right"))
 
 
 def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: Any, runs: Any, seed: Any) -> Any:
@@ -336,25 +383,48 @@ def draw_rewards(means: Sequence[float] | Array, noise: float | None, patients: 
 
 
 def simulate_trial(
-    policy: Policy, contexts: Array, rewards: Array, stages: Sequence[Stage], updates: Sequence[int]
+    policy: Policy,
+    contexts: Array,
+    rewards: Array,
+    stages: Sequence[Stage],
+    updates: Sequence[int],
+    came: Array | None = None,
 ) -> Outcomes:
     """Play a trial on (n, K, d) contexts and (n, K) rewards of all arms, with updates after the given rounds.
 
-    The end of each stage must be among the updates.
+    The end of each stage must be among the updates. A reward is known once as many patients have come as `came` says.
     """
     n, count = rewards.shape
     names, rule = [str(arm) for arm in range(count)], rule_of(policy)
     arms, chances = np.zeros(n, np.int64), np.zeros((n, count))
+    came = np.arange(1.0, n + 1) if came is None else came
     for start, end in pairwise([0, *(update for update in updates if update < n), n]):
         set_rule(policy, rule_of_stage(stages[stage_at(stages, start + 1)[0]], rule, names))
         decision = policy.select(contexts[start:end])
         arms[start:end], chances[start:end] = decision.arms, decision.probabilities
-        policy.observe(decision, rewards[np.arange(start, end), decision.arms])
+        told = np.flatnonzero((came[:end] > start) & (came[:end] <= end))
+        policy.observe(rounds=told + 1, rewards=rewards[told, arms[told]])
         set_rule(policy, rule)
         if end < n:
-            policy.update()
+            with warnings.catch_warnings():  # what is simulated is known; an alarm says nothing of the trial
+                warnings.simplefilter("ignore", DriftWarning)
+                policy.update()
     within = (0.0, 1.0) if ((rewards == 0) | (rewards == 1)).all() else None
     return Outcomes(contexts, np.ones((n, count), np.bool_), arms, rewards[np.arange(n), arms], chances, within)
+
+
+def cuts_at_looks(outcomes: Outcomes, plan: AnalysisPlan, came: Array) -> list[list[Cut]]:
+    """Return what was known of each comparison with arm 0 at the looks of the plan."""
+    cuts: list[list[Cut]] = [[] for _ in range(1, outcomes.present.shape[1])]
+    for at in plan.at:
+        known = came[:at] <= (at if at < plan.rounds else np.finfo(float).max)
+        names = ("covariates", "present", "arms", "rewards", "chances")
+        now = replace(outcomes, **{each: getattr(outcomes, each)[:at] for each in names})
+        now = replace(now, rewards=np.where(known, now.rewards, np.nan))
+        q, share = predict_rewards(now), float(known.mean()) * at / plan.rounds if at < plan.rounds else 1.0
+        for arm, found in enumerate(cuts, 1):
+            found.append(Cut(at, share, scores_of(now, q, arm, 0).until(at)))
+    return cuts
 
 
 @dataclass(frozen=True)
@@ -367,40 +437,41 @@ class _Simulated:
     plan: AnalysisPlan
     least: float
     burn_in: float
-    late: int
-    lost: float
-    drift: float
+    trouble: Trouble
 
     def rows(self, seeds: range, *, judged: bool) -> list[list[float]]:
         """Play trials, and return what is said of each."""
-        plan, n = self.plan, self.plan.rounds
+        plan, n, count, trouble = self.plan, self.plan.rounds, len(self.means), self.trouble
         stages = _stages(plan, self.burn_in, self.least)
         updates = _updates(plan, stages)
-        moved = np.asarray(self.means) + self.drift * (np.arange(n)[:, None] / max(n - 1, 1) if self.drift else 0.0)
-        rewards = np.stack([draw_rewards(moved, self.noise, n, seed) for seed in seeds])
-        if self.policy in get_args(Rule):
-            lost = np.stack([np.random.default_rng([seed, 5]).random(n) < self.lost for seed in seeds])
+        signs = [2 * np.random.default_rng([seed, 6]).integers(0, 2, n) - 1.0 for seed in seeds]
+        moved = np.asarray(self.means) + trouble.drift * np.arange(n)[:, None] / max(n - 1, 1)
+        rewards = [
+            draw_rewards(moved + trouble.prognosis * x[:, None], self.noise, n, seed)
+            for x, seed in zip(signs, seeds, strict=True)
+        ]
+        times, came = zip(*(arrivals(trouble, n, seed) for seed in seeds), strict=True)
+        if self.policy in get_args(Rule) and not trouble.prognosis:
             rule: Any = self.policy
-            trials = many_trials.play(
-                rule, rewards, stages[0].rounds or 0, self.least, updates, seeds, late=self.late, lost=lost
-            )
+            first = stages[0].rounds or 0
+            trials = many_trials.play(rule, np.stack(rewards), first, self.least, updates, seeds, np.stack(came))
             cuts, arms = many_trials.cuts_of(trials, plan), [*trials.arms]
         else:
-            cuts, arms = [], []
-            contexts = np.broadcast_to(np.eye(len(self.means)), (n, len(self.means), len(self.means)))
-            for seed, drawn in zip(seeds, rewards, strict=True):
-                made = make_policy(self.policy, len(self.means), updates, seed)
-                outcomes = simulate_trial(made, contexts, drawn, stages, updates)
-                q = predict_rewards(outcomes)
-                found = [scores_of(outcomes, q, arm, 0) for arm in range(1, len(self.means))]
-                cuts.append([cuts_of(scores, plan, n) for scores in found])
+            cuts, arms, kind = [], [], "LinTS" if self.policy == "equal" else self.policy
+            stages = [Stage("equal", burn_in=True)] if self.policy == "equal" else stages
+            for seed, x, drawn, known in zip(seeds, signs, rewards, came, strict=True):
+                columns = np.column_stack([np.ones(n), x] if trouble.prognosis else [np.ones(n)])
+                contexts = np.einsum("jk,nc->njkc", np.eye(count), columns).reshape(n, count, -1)
+                made = make_policy(kind, contexts.shape[2], updates, seed)
+                outcomes = simulate_trial(made, contexts, drawn, stages, updates, known)
+                cuts.append(cuts_at_looks(outcomes, plan, known))
                 arms.append(outcomes.arms)
         return [
-            self._said(each, drawn, judged=judged and place < JUDGED)
-            for place, (each, drawn) in enumerate(zip(cuts, arms, strict=True))
+            self._said(*each, judged=judged and place < JUDGED)
+            for place, each in enumerate(zip(cuts, arms, times, strict=True))
         ]
 
-    def _said(self, comparisons: list[list[Cut]], arms: IntArray, *, judged: bool) -> list[float]:
+    def _said(self, comparisons: list[list[Cut]], arms: IntArray, times: Array, *, judged: bool) -> list[float]:
         """Return what a trial showed, and when; see `_point` for the order."""
         plan, means, truths = self.plan, self.means, [mean - self.means[0] for mean in self.means[1:]]
         best, alpha = int(np.argmax(means[1:])), share_of(plan, len(truths))
@@ -426,19 +497,9 @@ class _Simulated:
         low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
         always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])
         share = float((arms == int(np.argmax(means))).mean())
-        figures = [
-            found,
-            high - low,
-            stopped,
-            share,
-            always if better else math.nan,
-            held,
-            every,
-            wrong,
-            inferior,
-            bias,
-        ]
-        return [*map(float, figures), median]
+        lasted = math.nan if self.trouble.accrual is None else float(times[stopped - 1]) + self.trouble.late
+        figures = (found, high - low, stopped, share, always if better else math.nan, held, every, wrong, inferior)
+        return [*map(float, figures), bias, lasted, median]
 
 
 def holds(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, truth: float) -> bool:
@@ -459,11 +520,15 @@ def _point(trials: Array, plan: AnalysisPlan, policy: str) -> TrialPoint:
     """Return what trials had in common; where nothing could be said of one, of the others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a mean of nothing
-        power, width, stopped, best, always, held, every, wrong, inferior, bias, _ = np.nanmean(trials, axis=0).tolist()
-        median = float(np.nanmedian(trials[:, -1]))
+        power, width, stopped, best, always, held, every, wrong, inferior, bias, lasted, _ = np.nanmean(
+            trials, axis=0
+        ).tolist()
+        median, spread = float(np.nanmedian(trials[:, -1])), float(trials[:, 1].std())
     ends = _wilson(power, len(trials)) if math.isfinite(power) else (math.nan, math.nan)
     counted = (plan.rounds, len(plan.at), power, *ends, width, stopped, best, always, held, policy)
-    return TrialPoint(*counted, every, wrong, *_wilson(wrong, len(trials)), inferior, bias, median)
+    ended = lasted if math.isfinite(lasted) else None
+    most = width + deviations(0.95) * spread / math.sqrt(len(trials)) if math.isfinite(width) else math.inf
+    return TrialPoint(*counted, every, wrong, *_wilson(wrong, len(trials)), inferior, bias, median, most, ended)
 
 
 def _wilson(share: float, runs: int) -> tuple[float, float]:
