@@ -11,12 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from rarely import LinTS
 from rarely._core.errors import InvalidInput
 from rarely.service import SCOPES, KeyFile
 from rarely.service.access import is_loopback
 from rarely.service.routes import PUBLIC
 from rarely.service.server import configured
-from rarely.study import Study
+from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from services import serving
 from studies import contexts_of, linear
 
@@ -36,6 +37,42 @@ def keyed(tmp_path_factory):
     secrets = {scope: file.add(f"only-{scope}", [scope]) for scope in SCOPES}
     with serving("memory://keyed", keys=file, automatic=False) as service:
         yield service, file, secrets
+
+
+def test_two_people_close_an_arm_and_only_some_see_arms(tmp_path):
+    """Who takes looks, who agrees to closings and who may be unblinded are keys of their own."""
+    plan, rule = AnalysisPlan(40, looks=2), RewardRule(least=0.0, most=1.0)
+    policy = LinTS(dim=2, seed=0)
+    settings = {"arms": ["placebo", "drug", "both"], "control": "placebo", "rewards": rule, "plan": plan}
+    study = Study.create("memory://roles", "trial", policy=policy, stages=[Stage("main", least=0.1)], **settings)
+    answers = study.ask_many([(contexts_of(i), f"{i}") for i in range(20)])
+    study.tell_many([(answer.id, float(answer.index)) for answer in answers])
+    file = KeyFile(tmp_path / "keys.json")
+    roles = {"ann": ["look"], "bob": ["approve"], "eve": ["approve"], "may": ["blinded"], "joe": ["approve"]}
+    keys = {
+        name: file.add(name, scopes, studies=["other"] if name == "joe" else None) for name, scopes in roles.items()
+    }
+    with serving("memory://roles", keys=file, automatic=False) as service:
+
+        def send(verb, body, name):
+            return service.send("POST", f"/v1/studies/trial/{verb}", body, key=keys[name])
+
+        assert send("look", {"reason": "board"}, "ann").content["outcome"] == "taken"
+        assert send("look", {}, "ann").status == 422  # none is due
+        assert send("look", {}, "may").status == 403
+        seen = service.send("GET", "/studies/trial/blinded", key=keys["may"]).body.decode()
+        assert "20 of 40 decisions" in seen
+        assert not any(arm in seen for arm in settings["arms"])
+        assert service.send("GET", "/studies/trial/analysis", key=keys["may"]).status == 403
+        for wrong in (keys["bob"], keys["ann"], keys["joe"], "rk_nobody_x"):
+            refused = send("close", {"arm": "drug", "approval": wrong}, "bob")
+            assert (refused.status, refused.content["title"]) in ((403, "ApprovalNeeded"), (409, "ApprovalNeeded"))
+            assert wrong not in refused.body.decode()
+        assert send("close", {"arm": "drug", "approval": keys["eve"]}, "bob").content["outcome"] == "closed"
+        assert send("close", {"arm": "none", "approval": keys["eve"]}, "bob").status == 422
+        assert send("close", {"approval": keys["eve"], "reason": "done"}, "bob").status == 200
+    event = next(event for event in study.events() if event.kind == "close")
+    assert (event.actor, event.content["approved_by"]) == ("bob", "eve")
 
 
 def operations(schema):
@@ -66,9 +103,12 @@ def test_every_route_is_refused_without_its_scope(keyed):
                 reply = service.send(method, path, body_of(method, path), key=secret)
                 assert (reply.status, reply.content["title"]) == (403, "ScopeMissing"), (path, other)
         assert service.status().events == before
-        well = (415,) if path.endswith("/act") else (200, 202, 409)  # a button sends a form, not JSON
+        reply = service.send(method, path, body_of(method, path), key=secrets[scope])
+        # A button sends a form, not JSON; what is no trial has no looks, and nobody agreed to close it.
+        well = (415,) if path.endswith("/act") else (200, 202, 409)
         well = (204, 404, 422) if "/personalizer/" in path else well  # this study is not asked by columns
-        assert service.send(method, path, body_of(method, path), key=secrets[scope]).status in well, path
+        trial = path.rsplit("/", 1)[-1] in ("blinded", "look", "close") and "ScopeMissing" not in reply.body.decode()
+        assert reply.status in well or trial, path
         seen.add(scope)
     assert seen == set(SCOPES)
 

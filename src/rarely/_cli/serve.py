@@ -89,7 +89,7 @@ def serve_command(
 def add_command(
     file: KeyPath,
     name: KeyName,
-    scope: Annotated[list[str], typer.Option(help="decide, reward, read or admin; may be repeated.")],
+    scope: Annotated[list[str], typer.Option(help="decide, reward, read, blinded, look, approve, admin.")],
     days: Annotated[float | None, typer.Option(help="Days until it expires; by default it does not.")] = None,
     study: Annotated[list[str] | None, typer.Option(help="A study that it is for; may be repeated.")] = None,
     rate: Annotated[float | None, typer.Option(help="Calls a second; more get 429. By default no limit.")] = None,

@@ -36,7 +36,7 @@ LASTING = ("verify", "backup", "export")
 REPEATABLE = ("decide", "reward")
 """Routes whose requests have an id; the writer logs why it refused them."""
 MEDIA_TYPES = {
-    "metrics": "text/plain", "openapi": "application/json", "schema": "application/json",
+    "metrics": "text/plain", "blinded": "text/plain", "openapi": "application/json", "schema": "application/json",
     "backup": "application/octet-stream", "export": "text/csv",
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from pydantic import (
     Discriminator,
     Field,
     FiniteFloat,
+    SecretStr,
     Tag,
     ValidationError,
     create_model,
@@ -169,6 +170,13 @@ class ActRequest(SignedRequest):
     act: Literal["approve", "dismiss", "pin", "unpin", "rollback"]
     version: str = Field("", description="The number to roll back to.")
     token: str = Field(description="What the page holds, so that no other page can press its buttons.")
+
+
+class CloseRequest(SignedRequest):
+    """What gets no further patients, and the second person who agrees."""
+
+    arm: str | None = Field(None, description="The arm; without one, enrolment.")
+    approval: SecretStr = Field(description="The key of a second person, with the scope approve.")
 
 
 class ProblemBody(BaseModel):

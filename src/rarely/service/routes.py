@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -29,7 +30,15 @@ from rarely.errors import RarelyError
 from rarely.pages.page import render
 from rarely.service import bodies
 from rarely.service.access import Key, KeyFile, name_of
-from rarely.service.bodies import ActivateRequest, DecideRequest, OutcomeBody, Refusal, RewardRequest, SignedRequest
+from rarely.service.bodies import (
+    ActivateRequest,
+    CloseRequest,
+    DecideRequest,
+    OutcomeBody,
+    Refusal,
+    RewardRequest,
+    SignedRequest,
+)
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.writer import Call, ServiceLimits
@@ -337,6 +346,22 @@ class Api:
         """Return the analysis of a trial as a page, or why it has none."""
         return page(await run_in_threadpool(study.watched, lambda: analysis_of(study.study)))
 
+    @route("GET", "/studies/{name}/blinded", "blinded")
+    async def blinded(self, study: OpenedStudy) -> Response:
+        """Return counts, looks and deviations of a trial without arms, for those who must not know them."""
+        text = await run_in_threadpool(study.watched, lambda: study.study.analysis().blinded())
+        return Response(text, media_type="text/plain", headers=PAGE_HEADERS)
+
+    @route("POST", f"{STUDY}/close", "approve", (CloseRequest,), (OutcomeBody,))
+    async def close(self, study: OpenedStudy, body: Any, key: Key | None) -> Response:
+        """Give an arm, or the trial, no further patients: the caller and a second person agree, each by a key."""
+        second = None if self._keys is None else self._keys.find(body.approval.get_secret_value())
+        if second is None or "approve" not in second.scopes or not second.covers(study.study.name):
+            detail = "approval must be the key of a second person with the scope 'approve', who covers the study."
+            raise Refusal(403, detail, "ApprovalNeeded")
+        step = partial(Study.close_enrolment if body.arm is None else Study.close_arm, approved_by=second.name)
+        return await _do(study, body, key, "closed", step, *([] if body.arm is None else [body.arm]))
+
     @route("GET", "/openapi.json", PUBLIC)
     async def openapi(self) -> Response:
         """Return the description of the API for programs."""
@@ -353,19 +378,20 @@ async def _do(study: OpenedStudy, body: Any, key: Key | None, outcome: str, step
     return as_json({"outcome": outcome, "version": status.version})
 
 
-def _step(step: Step, outcome: str, says: str) -> None:
+def _step(step: Step, outcome: str, says: str, scope: str = "admin") -> None:
     """Add the route of a method of a study that takes who does it, and why."""
 
     async def handler(api: Api, study: OpenedStudy, key: Key | None, body: SignedRequest) -> Response:
         return await _do(study, body, key, outcome, step)
 
     handler.__name__, handler.__doc__ = step.__name__, says
-    route("POST", f"{STUDY}/{step.__name__.replace('_', '-')}", "admin", (SignedRequest,), (OutcomeBody,))(handler)
+    route("POST", f"{STUDY}/{step.__name__.replace('_', '-')}", scope, (SignedRequest,), (OutcomeBody,))(handler)
 
 
 _step(Study.dismiss, "dismissed", "Drop the candidate that awaits approval.")
 _step(Study.pin, "pinned", "Keep the version in use: updates are refused until unpin.")
 _step(Study.unpin, "unpinned", "Allow updates again.")
+_step(Study.look, "taken", "Take the next planned look of a trial, and freeze it on record.", "look")
 _step(Study.repair_clock, "repaired", "Let the record's time pass again after a wrong clock, or confirm the clock.")
 
 
