@@ -1,5 +1,6 @@
 """Looks that are frozen when they are taken, what several comparisons show together, and the end of a trial."""
 
+import html
 import itertools
 import json
 import math
@@ -20,7 +21,7 @@ from rarely.study import (
     Study,
 )
 from rarely.study.boundaries import boundaries, spent
-from rarely.study.effects import Summary
+from rarely.study.effects import Scores, Summary
 from rarely.study.events import canonical, read_body
 from rarely.study.looks import Cut, final_of, looks_of, outlook_of, shown_at
 from rarely.study.plan import AnalysisPlan as Plan
@@ -227,6 +228,68 @@ def test_a_stop_that_no_boundary_explains_gets_no_more_error_and_is_said():
     assert "no boundary was crossed" in " ".join(ended.deviations)
     with pytest.raises(InvalidStudy, match="the last look was taken"):
         study.look(**ANN)
+
+
+# --- what bad input gets
+
+
+def every_page(study, folder):
+    """The analysis in each of its forms."""
+    found = study.analysis()
+    for suffix in ("html", "md", "json"):
+        found.save(folder / f"page.{suffix}")
+        yield html.unescape((folder / f"page.{suffix}").read_text(encoding="utf-8"))
+    yield str(found)
+
+
+def test_outcomes_of_a_closed_arm_and_those_that_cannot_count_are_deviations_on_every_page(tmp_path):
+    study = trial()
+    enrol(study, 0, 50)
+    study.close_arm("low", **BOTH)
+    after = study.ask(contexts_of(50), id="50")
+    for id, reward, arm in (
+        (after.id, 1.0, "low"),
+        ("nobody", 1.0, None),
+        (study.ask(contexts_of(1), id="x").id, 7, None),
+    ):
+        study.tell_many([(id, reward, None, "ann", arm, "the patient wished it")])
+    for page in every_page(study, tmp_path):
+        assert "1 patients were given another arm than was drawn" in page
+        assert "1 outcomes are of an arm that had been closed before their patients came." in page
+        assert "1 outcomes that came do not count (unknown decision)." in page
+        assert "1 outcomes that came do not count (out of range)." in page
+    assert "4 deviations" in study.analysis().blinded()
+
+
+def test_information_that_goes_backwards_is_a_deviation_on_every_page(tmp_path, monkeypatch):
+    study = trial()
+    enrol(study, 0, 100)
+    first = study.look(**ANN).contrasts[1].looks[0]
+    enrol(study, 100, 100)
+    until = Scores.until
+    monkeypatch.setattr(Scores, "until", lambda self, n: until(self, n)._replace(information=1.0))
+    second = study.look(**ANN).contrasts[1].looks
+    monkeypatch.undo()
+    assert second[0] == first
+    assert second[1].boundary >= 1.96
+    for page in every_page(study, tmp_path):
+        assert "The information about " in page
+        assert "fell before event" in page
+        assert "high − placebo" in page.partition("The information about ")[2].partition("taken as equal.")[0]
+
+
+def test_a_plan_that_changes_after_the_first_patient_is_a_deviation_and_a_control_must_exist(tmp_path):
+    study = trial()
+    enrol(study, 0, 100)
+    changed = study.analysis(plan=AnalysisPlan(300, looks=2))
+    assert "The registered plan is" in " ".join(changed.deviations)
+    changed.save(tmp_path / "page.html")
+    assert "The registered plan is" in html.unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
+    for wrong in ("none", 5):
+        with pytest.raises(InvalidStudy, match="control"):
+            study.analysis(control=wrong)
+        with pytest.raises(InvalidStudy, match="control must be one of the arms"):
+            trial(control=wrong)
 
 
 # --- several comparisons

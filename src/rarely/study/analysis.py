@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -287,7 +288,7 @@ def examine(
         ended=trial.ended,
     )
     made = replace(made, notes=(*_notes(made, settings, names), *_overrun(session, events, last)))
-    said = (*made.deviations, *_stopped_without_reason(made), *_overridden(session, last))
+    said = (*made.deviations, *_stopped_without_reason(made), *_left_out(session, events, last))
     return replace(made, deviations=said), cuts
 
 
@@ -696,12 +697,22 @@ def _overrun(session: Session, events: Sequence[Event], last: int) -> Iterator[s
         )
 
 
-def _overridden(session: Session, last: int) -> Iterator[str]:
-    """Say how many patients were given another arm than the one drawn."""
+def _left_out(session: Session, events: Sequence[Event], last: int) -> Iterator[str]:
+    """Say how many patients were given another arm than the one drawn, and which outcomes do not count."""
     with session.reading() as tables:
-        given = {event.ref for event in tables.of_kind("quarantine", 0, last) if event.why == OVERRIDE}
+        quarantined, late = (tables.of_kind(kind, 0, last) for kind in ("quarantine", "late reward"))
+    given = [event for event in quarantined if event.why == OVERRIDE]
     if given:
-        yield f"{len(given)} patients were given another arm than was drawn; estimates leave their outcomes out."
+        patients = len({event.ref for event in given})
+        yield f"{patients} patients were given another arm than was drawn; estimates leave their outcomes out."
+    closed = {event.content["arm"]: event.seq for event in events if event.kind == "close"}
+    after = {e.ref for e in given if closed.get(e.content.get("arm"), last) < e.content["decided"]}
+    if after:
+        yield f"{len(after)} outcomes are of an arm that had been closed before their patients came."
+    others = Counter(event.why for event in quarantined if event.why != OVERRIDE)
+    others |= {"later than its window": len(late)} if late else {}
+    for why, count in others.items():
+        yield f"{count} outcomes that came do not count ({why})."
 
 
 LEVELS = {
@@ -716,9 +727,9 @@ def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Ite
     yield (
         f"The level is {made.plan.level:g}: all looks of one effect hold together, and "
         f"{LEVELS[made.plan.comparisons]}; means, exploratory comparisons, stages and subgroups have it by themselves. "
-        "Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of rounds. All "
-        "suppose that later rounds are like earlier ones, and that rewards are not missing for a reason that depends "
-        "on the arm; the bound does not."
+        "Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of rounds. A trend "
+        "that arms share does no harm; if their difference moves, estimates are its mean over the rounds as they are "
+        "weighed. All suppose that rewards are not missing for a reason that depends on the arm; the bound does not."
     )
     looks = [look for effect in made.contrasts for look in effect.looks]
     if looks and settings.plan is not None and not any(look.event for look in looks):
