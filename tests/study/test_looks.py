@@ -23,7 +23,7 @@ from rarely.study import (
 from rarely.study.boundaries import boundaries, spent
 from rarely.study.effects import Scores, Summary
 from rarely.study.events import canonical, read_body
-from rarely.study.looks import Cut, final_of, looks_of, outlook_of, shown_at
+from rarely.study.looks import Cut, adjusted, final_of, looks_of, outlook_of, shown_at
 from rarely.study.plan import AnalysisPlan as Plan
 from rarely.study.reports import html_of
 from studies import Clock, contexts_of, every_storage
@@ -310,6 +310,17 @@ def test_what_was_shown_leaves_its_error_to_the_others():
     assert shown_at([[cut(2.2, 400)], [cut(1.9, 400)]], each) == [0, None]
 
 
+@pytest.mark.parametrize("comparisons", ["holm", "ordered", "each"])
+def test_adjusted_p_values_are_small_where_a_single_look_shows_a_difference(comparisons):
+    rng, plan = np.random.default_rng(0), Plan(400, looks=1, comparisons=comparisons)
+    for _ in range(200):
+        z = 2.5 * rng.normal(size=3)
+        cuts = [[cut(value, 400)] for value in z]
+        p_values = [final_of(looks_of(each, plan, 0.05), 0.05).p for each in cuts]
+        found = [p <= 0.05 for p in adjusted(p_values, 3, plan)]
+        assert found == [look is not None for look in shown_at(cuts, plan)]
+
+
 def test_ordered_comparisons_wait_for_the_one_before():
     plan = Plan(400, looks=2, comparisons="ordered")
     strong, weak = [cut(4.0, 200), cut(4.0, 400)], [cut(0.1, 200), cut(2.1, 400)]
@@ -472,7 +483,7 @@ def test_the_page_draws_the_flow_of_patients_and_has_the_checklist(tmp_path):
     found.save(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     drawing = page[page.index('aria-label="flow of patients"') :].partition("</svg>")[0]
-    patients = {name: (count, lost, known) for name, count, known, lost, _ in found.flow}
+    patients = {name: (count, lost, known) for name, count, known, lost, *_ in found.flow}
     for name, counts in patients.items():
         assert f">{name}:</text>" in drawing
         assert all(f">{count}" in drawing for count in counts)

@@ -37,7 +37,18 @@ from rarely.study.trial import rule_of_stage, stage_at
 TrialPolicy = Literal["LinTS", "LinUCB", "default", "equal", "thall-wathen", "square-root"]
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Patients that are tried by default, in units of what two equal groups would need without looks."""
-HEAD = ["rule", "patients", "looks", "power", "95 % of it", "all", "false", "width", "stops at", "best arm"]
+HEAD = [
+    "rule",
+    "patients",
+    "looks",
+    "power",
+    "95 % of it",
+    "all",
+    "false (95 % of it)",
+    "width",
+    "stops at",
+    "best arm",
+]
 HEAD += ["worse arms", "bias", "median bias", "anytime", "coverage", "time"]
 PARTS = 250
 """Trials that are played side by side."""
@@ -141,7 +152,8 @@ class TrialPlan:
         for p in self.points:
             row = [p.policy, f"{p.patients}", f"{p.looks}", _percent(p.power)]
             row.append(f"{p.low:.0%} to {p.high:.0%}" if math.isfinite(p.low) else "–")
-            row += [_percent(p.every), f"{p.error:.1%}", f"{p.width:.3f}", f"{p.stopped:.0f}", f"{p.best:.0%}"]
+            false = f"{p.error:.1%} ({p.error_low:.1%} to {p.error_high:.1%})"
+            row += [_percent(p.every), false, f"{p.width:.3f}", f"{p.stopped:.0f}", f"{p.best:.0%}"]
             row += [f"{p.inferior:.0f}", f"{p.bias:+.3f}", f"{p.median_bias:+.3f}", _percent(p.anytime)]
             rows.append([*row, f"{p.coverage:.1%}", "–" if p.time is None else f"{p.time:.3g}"])
         return Grid(HEAD, rows, 1)

@@ -347,13 +347,13 @@ class Api:
         return page(await run_in_threadpool(study.watched, lambda: analysis_of(study.study)))
 
     @route("GET", "/studies/{name}/blinded", "blinded")
-    async def blinded(self, study: OpenedStudy) -> Response:
+    async def blinded(self, study: OpenedStudy, _: Key | None) -> Response:
         """Return counts, looks and deviations of a trial without arms, for those who must not know them."""
         text = await run_in_threadpool(study.watched, lambda: study.study.analysis().blinded())
         return Response(text, media_type="text/plain", headers=PAGE_HEADERS)
 
     @route("POST", f"{STUDY}/close", "approve", (CloseRequest,), (OutcomeBody,))
-    async def close(self, study: OpenedStudy, body: Any, key: Key | None) -> Response:
+    async def close(self, study: OpenedStudy, key: Key | None, body: CloseRequest) -> Response:
         """Give an arm, or the trial, no further patients: the caller and a second person agree, each by a key."""
         second = None if self._keys is None else self._keys.find(body.approval.get_secret_value())
         if second is None or "approve" not in second.scopes or not second.covers(study.study.name):

@@ -35,6 +35,7 @@ from rarely.study.looks import (
     Cut,
     Look,
     Outlook,
+    adjusted,
     cuts_of,
     final_of,
     looks_of,
@@ -101,6 +102,8 @@ class Effect:
     """What is to be expected after the last look; None after all of them."""
     final: Final | None = None
     """What is said at the end, by the order of stages; None before."""
+    adjusted: float | None = None
+    """The final p-value for all registered comparisons together, as the plan compares them; None before."""
     tipping: float | None = None
     """How far missing rewards must lie from what is expected, 1 at the worst, to undo what was shown; None if never."""
     closed: bool = False
@@ -183,8 +186,10 @@ class Analysis:
     deviations: tuple[str, ...]
     notes: tuple[str, ...]
     """What the intervals rest on."""
-    flow: tuple[tuple[str, int, int, int, int | None], ...] = ()
-    """Of each arm: its name, patients, outcomes, patients without one, and the decision after which it was closed."""
+    flow: tuple[tuple[str, int, int, int, int | None, float], ...] = ()
+    """Of each arm: its name, patients, outcomes, patients without one, when it was closed, and the plain mean."""
+    patients: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    """The mean of each covariate in each stage, in the order of the stages that began."""
     allocation: tuple[tuple[int, tuple[float, ...]], ...] = ()
     """The mean probability of each arm over time: the last round of each tenth, and the probabilities."""
     acts: tuple[tuple[str, str, str, str], ...] = ()
@@ -193,6 +198,11 @@ class Analysis:
     """Of the last event that was analysed, in microseconds since 1970 (UTC)."""
     ended: bool = False
     """Whether the last look has come, or no further patients are taken."""
+
+    @property
+    def day(self) -> str:
+        """The day of the last event that was analysed (UTC)."""
+        return f"{datetime.fromtimestamp(self.time / 1e6, UTC):%Y-%m-%d}"
 
     def describe(self) -> dict[str, Any]:
         """Return the analysis as JSON; what is unknown or infinite is None."""
@@ -278,6 +288,10 @@ def examine(
         deviations=tuple(_deviations(events, settings, used, control, count)),
         notes=(),
         flow=tuple(_flow(outcomes, names, events)),
+        patients=tuple(
+            (column, tuple(float(x[stages == stage].mean()) for stage in dict.fromkeys(stages.tolist())))
+            for column, x in _columns(outcomes, names, shared=settings.shared > 0).items()
+        ),
         acts=tuple(_acts(events, names)),
         allocation=tuple(
             (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist()))
@@ -294,12 +308,13 @@ def examine(
 
 def _flow(
     outcomes: Outcomes, names: Sequence[str], events: Sequence[Event]
-) -> Iterator[tuple[str, int, int, int, int | None]]:
+) -> Iterator[tuple[str, int, int, int, int | None, float]]:
     closed = {event.content["arm"]: event.content["round"] for event in events if event.kind == "close"}
     for arm, name in enumerate(names):
         rewards = outcomes.rewards[outcomes.arms == arm]
         lacking = int(np.isnan(rewards).sum())
-        yield name, len(rewards), len(rewards) - lacking, lacking, closed.get(arm)
+        plain = float(np.nanmean(rewards)) if lacking < len(rewards) else math.nan
+        yield name, len(rewards), len(rewards) - lacking, lacking, closed.get(arm), plain
 
 
 def _acts(events: Sequence[Event], names: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
@@ -307,7 +322,8 @@ def _acts(events: Sequence[Event], names: Sequence[str]) -> Iterator[tuple[str, 
     for event in events:
         content, when = event.content, datetime.fromtimestamp(event.time / 1e6, UTC)
         if event.kind == "look":
-            what = f"look {content['number']} after decision {content['round']}: {'; '.join(content['advice'])}"
+            advice = "; ".join(each.partition(";")[0].partition(" (")[0] for each in content["advice"])
+            what = f"look {content['number']} after decision {content['round']}" + (f": {advice}" if advice else "")
         elif event.kind == "close":
             what = "enrolment" if content["arm"] is None else f"arm {names[content['arm']]}"
             what = f"closed {what} after decision {content['round']}, approved by {content['approved_by']}"
@@ -393,6 +409,10 @@ class _Trial:
             effects.append(effect)
             if target[1] is None or self._names[target[1]] == self._control:
                 parts += self._by_part(target, scores[target], effect)
+        ended = [place for place, effect in enumerate(effects) if effect.final is not None]
+        p_values = [final.p for place in ended if (final := effects[place].final) is not None]
+        for place, p in zip(ended, adjusted(p_values, len(compared), self._plan), strict=True):
+            effects[place] = replace(effects[place], adjusted=p)
         return effects, cuts, parts
 
     def _name(self, target: tuple[int, int | None]) -> str:

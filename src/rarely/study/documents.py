@@ -30,7 +30,7 @@ ACE = (
     ("13a, 13b", "patients allocated, lost and analysed, of each arm", "Flow of patients"),
     ("14a, 14b", "dates, and why the trial ended", "the record: closing acts and reasons; Deviations"),
     ("14c", "decisions of adaptation that were taken, by the rules and the data of the time", "Looks; Acts"),
-    ("15b", "whether patients of different stages are alike", "Stages and subgroups; Covariate balance"),
+    ("15b", "whether patients of different stages are alike", "Patients by stage; Stages and subgroups"),
     ("17a, 17c", "effects with intervals, and the interim results that decisions rested on", "Contrasts; Looks"),
     ("20, 21", "limits, bias and for whom results hold", f"Notes; {AUTHORS}"),
     ("24b", "where plan and protocol can be read", "the hashes of plan and first event"),
@@ -55,7 +55,7 @@ def flow_of(analysis: Analysis) -> Markup:
     marks = [_box(4, 4, WIDTH - 8, [f"{analysis.decisions} of {analysis.plan.rounds} patients enrolled", state])]
     heads = zip(COLUMNS, ("allocated", "without outcome", "analysed"), strict=True)
     marks += [_text(x + width / 2, 62, head) for (x, width), head in heads]
-    for place, (name, allocated, outcomes, lacking, closed) in enumerate(analysis.flow):
+    for place, (name, allocated, outcomes, lacking, closed, _) in enumerate(analysis.flow):
         top = 70 + ROW * place
         short = name if len(name) <= NAME else f"{name[: NAME - 1]}…"
         count = f"{allocated} patients" + ("" if closed is None else f", closed after {closed}")

@@ -214,3 +214,21 @@ def final_of(looks: Sequence[Look], alpha: float) -> Final | None:
     stop = next((place for place, look in enumerate(clear) if look.excludes_zero), len(clear) - 1)
     used = [*clear[:stop], clear[-1]]
     return final(used[-1].z, [look.boundary for look in used[:-1]], _information(used), alpha)
+
+
+def adjusted(p_values: Sequence[float], comparisons: int, plan: AnalysisPlan) -> list[float]:
+    """Return final p-values for all comparisons together; those that have not ended yet count as the largest.
+
+    >>> [round(p, 2) for p in adjusted([0.04, 0.01], 2, AnalysisPlan(100))]
+    [0.04, 0.02]
+    >>> adjusted([0.04, 0.01], 2, AnalysisPlan(100, comparisons="ordered"))
+    [0.04, 0.04]
+    """
+    if plan.comparisons == "each":
+        return list(p_values)
+    order = range(len(p_values)) if plan.comparisons == "ordered" else np.argsort(p_values, kind="stable").tolist()
+    out, most = [0.0] * len(p_values), 0.0
+    for place, i in enumerate(order):
+        weight = comparisons - place if plan.comparisons == "holm" else 1
+        most = out[i] = max(most, min(weight * p_values[i], 1.0))
+    return out

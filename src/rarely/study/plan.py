@@ -146,12 +146,12 @@ class AnalysisPlan:
         fixed = {} if design is None else {"Design": "; ".join(f"{what}: {value}" for what, value in design.items())}
         return fixed | {
             "Estimand": self.estimand
-            or "The difference of mean rewards between each arm and the control arm, of all "
-            "patients for whom both were available, whatever arm they were given in the end.",
+            or "The difference of mean rewards between each arm and the control arm, if all patients for whom both "
+            "were available followed the arm that was drawn.",
             "Hypotheses": "Of each arm but the control arm: no difference of mean rewards to it, against a "
             "difference in either direction. Other comparisons are exploratory.",
             "Analysis set": "All patients as they were randomised. Outcomes of those who were given another arm than "
-            "was drawn count as missing; how many there are is a deviation.",
+            "was drawn count as missing, and bounds and tipping point as such; how many there are is a deviation.",
             "Looks": f"After {looks} decisions. The error is spent by {self.spending}, at each look in proportion to "
             "the outcomes that have come, and all that is left at the last one, which comes after all patients. A look "
             "is frozen on record when it is taken; later ones change nothing.",
@@ -163,7 +163,8 @@ class AnalysisPlan:
             "allocation nor a trend over time that arms share biases them; adjusted for covariates by a ridge "
             "regression of each arm on earlier rounds, which may be wrong without harm to the estimate. Variances are "
             "those under the hypothesis that is tested. At a look: intervals that hold at all looks together. At the "
-            "end: p-values, median-unbiased estimates and intervals in the order of stages. Outcomes after the "
+            "end: p-values, also for all comparisons together, median-unbiased estimates and intervals in the order of "
+            "stages. Outcomes after the "
             "decision to stop replace the look that made it.",
             "Missing outcomes": "Left out, which is right if they are missing for no reason that depends on the arm; "
             "bounds if all were the worst or the best, and the tipping point at which a result would be undone.",

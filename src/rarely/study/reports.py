@@ -22,7 +22,20 @@ SHOWN = 12
 LATER = "with later outcomes: estimate, interval, rewards"
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
-FLOW = ("arm", "allocated", "outcomes", "without one", "closed after")
+FLOW = ("arm", "allocated", "outcomes", "without one", "closed after", "plain mean")
+LOOKS = (
+    "",
+    "after decision",
+    "rewards",
+    "of planned",
+    "estimate",
+    "interval",
+    "boundary",
+    "excludes 0",
+    "event",
+    LATER,
+)
+FINALS = ("", "median-unbiased", "level", "interval", "p, two-sided", "p, adjusted", "tipping point of missing rewards")
 CHECKLIST = "ACE checklist"
 PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
 CAPTION = (
@@ -33,7 +46,7 @@ CAPTION = (
 
 def text_of(analysis: Analysis) -> str:
     """Return the analysis as text for a console."""
-    lines = [f"{analysis.study}: {analysis.decisions} decisions, {analysis.rewards} rewards"]
+    lines = [f"{analysis.study}: {analysis.decisions} decisions, {analysis.rewards} rewards, as of {analysis.day}"]
     lines += [*answers_of(analysis), *advice_of(analysis)]
     tables = {title: grid.lines() for title, grid in tables_of(analysis).items() if title != CHECKLIST}
     tables[PROTOCOL] = [f"{what}: {value}" for what, value in analysis.protocol.items()]
@@ -59,10 +72,40 @@ def markdown_of(analysis: Analysis) -> str:
 
 def tables_of(analysis: Analysis) -> dict[str, Grid]:
     """Return the tables by their titles."""
-    plan, level = analysis.plan, f"{100 * analysis.plan.level:g} %"
+    balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
+    stages = [
+        [row.stage, row.name, str(row.rounds), str(row.missing), _number(row.estimate), _range(row.low, row.high)]
+        for row in analysis.stages
+    ]
+    parts = dict.fromkeys(row.stage for row in analysis.stages if "(subgroup)" not in row.stage)
+    means = [[name, *map(_number, each)] for name, each in analysis.patients[:SHOWN]]
+    allocation = [[str(until), *(f"{chance:.2f}" for chance in chances)] for until, chances in analysis.allocation]
+    alone = f"{100 * analysis.plan.level:g} %, this stage alone"
+    heads: dict[str, tuple[Any, Any, int]] = {
+        "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
+        "Flow of patients": (
+            FLOW,
+            [[*map(str, row[:4]), str(row[4] or "–"), _number(row[5])] for row in analysis.flow],
+            1,
+        ),
+        "Acts": (("day", "who", "what", "why"), [list(row) for row in analysis.acts], 4),
+        "Allocation over time (mean probabilities)": (("until round", *(r[0] for r in analysis.flow)), allocation, 0),
+        "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
+        **_tables_of_looks(analysis),
+        "Stages and subgroups": (("stage", "", "rewards", "missing", "estimate", alone), stages, 2),
+        "Patients by stage (means of covariates)": (("covariate", *parts), means, 1),
+        BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
+        PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
+    }
+    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]} | {CHECKLIST: checklist()}
+
+
+def _tables_of_looks(analysis: Analysis) -> dict[str, tuple[Any, Any, int]]:
+    """Return the looks, what to expect after them, and what is said at the end."""
     looks = [
         [
-            *(effect.name, str(look.round), str(look.rounds), _number(look.estimate), _range(look.low, look.high)),
+            *(effect.name, str(look.round), str(look.rounds), f"{look.fraction:.0%}"),
+            *(_number(look.estimate), _range(look.low, look.high)),
             *(_number(look.boundary), "yes" if look.excludes_zero else "no", str(look.event or "–")),
             "–" if look.later is None else f"{_number(look.later[1])} ({_range(*look.later[2:])}), {look.later[0]}",
         ]
@@ -76,45 +119,18 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
         if effect.outlook is not None
     ]
     finals = [
-        [effect.name, _number(each.median), _range(each.low, each.high), _p(each.p), _share(effect.tipping)]
+        [
+            *(effect.name, _number(each.median), f"{100 * effect.level:.4g} %", _range(each.low, each.high)),
+            *(_p(each.p), "–" if effect.adjusted is None else _p(effect.adjusted), _share(effect)),
+        ]
         for effect in registered
         if (each := effect.final) is not None
     ]
-    stages = [
-        [row.stage, row.name, str(row.rounds), str(row.missing), _number(row.estimate), _range(row.low, row.high)]
-        for row in analysis.stages
-    ]
-    balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
-    heads: dict[str, tuple[Any, Any, int]] = {
-        "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
-        "Flow of patients": (FLOW, [[*map(str, row[:-1]), str(row[-1] or "–")] for row in analysis.flow], 1),
-        "Acts": (("day", "who", "what", "why"), [list(row) for row in analysis.acts], 4),
-        "Allocation over time (mean probabilities)": (
-            ("until round", *(row[0] for row in analysis.flow)),
-            [[str(until), *(f"{chance:.2f}" for chance in chances)] for until, chances in analysis.allocation],
-            0,
-        ),
-        "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
-        f"Looks ({plan.spending}, {len(plan.at)} planned)": (
-            ("", "after decision", "rewards", "estimate", "interval", "boundary", "excludes 0", "event", LATER),
-            looks,
-            1,
-        ),
+    return {
+        f"Looks ({analysis.plan.spending}, {len(analysis.plan.at)} planned)": (LOOKS, looks, 1),
         "Outlook": (("", "Z", "futility below", "power by trend", "as planned", "predictive"), outlooks, 1),
-        "Final estimates (in the order of stages)": (
-            ("", "median-unbiased", "interval", "p, two-sided", "tipping point of missing rewards"),
-            finals,
-            1,
-        ),
-        "Stages and subgroups": (
-            ("stage", "", "rewards", "missing", "estimate", f"{level}, this stage alone"),
-            stages,
-            2,
-        ),
-        BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
-        PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
+        "Final estimates (in the order of stages)": (FINALS, finals, 1),
     }
-    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]} | {CHECKLIST: checklist()}
 
 
 def _row(effect: Effect) -> list[str]:
@@ -137,8 +153,10 @@ def _p(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%} of the way to the worst"
+def _share(effect: Effect) -> str:
+    if effect.shown is None or not effect.missing:
+        return "–"
+    return "no values undo it" if effect.tipping is None else f"{effect.tipping:.0%} of the way to the worst"
 
 
 def answers_of(analysis: Analysis) -> list[str]:
