@@ -3,6 +3,7 @@
 python benchmarks/trial_errors.py                    # 10 000 trials of each setting: two hours on two cores
 python benchmarks/trial_errors.py --trials 1000 --jobs 1
 python benchmarks/trial_errors.py --only strong      # the settings whose names contain a word
+python benchmarks/trial_errors.py --replay 100       # trials that are played again through a study, and must be equal
 
 The family-wise error is the share of trials in which some look of some comparison with the first arm shows a difference
 of the wrong sign, or one where there is none (holm), and power the share that show some difference that exists.
@@ -26,10 +27,11 @@ from typing import Any
 
 import numpy as np
 
+from rarely import AtRounds, LinTS
 from rarely.planning import many_trials
 from rarely.planning.trial import Trouble, arrivals, draw_rewards, holds
-from rarely.study import AnalysisPlan
-from rarely.study.looks import share_of, shown_at
+from rarely.study import AnalysisPlan, RewardRule, Stage, Study
+from rarely.study.looks import looks_of, share_of, shown_at
 
 PATIENTS, PART, FIRST_SEED, Z = 600, 250, 200_000, 1.959964
 BASE: dict[str, Any] = {
@@ -99,6 +101,27 @@ def part(name: str, first: int, count: int) -> Any:
     return verdicts, held, fewest
 
 
+def replay(seed: int) -> None:
+    """Play the first trial of a seed again through a study; its patients and its looks must be the same."""
+    plan, names = AnalysisPlan(PATIENTS), ["control", "drug"]
+    rewards = draw_rewards((0.3, 0.4), None, PATIENTS, seed)
+    trials = many_trials.play("LinTS", rewards[None], PATIENTS // 5, 0.1, plan.at[:-1], [seed])
+    (cuts,) = many_trials.cuts_of(trials, plan)[0]
+    stages = [Stage("alike", PATIENTS // 5, burn_in=True), Stage("main", least=0.1)]
+    settings = {"arms": names, "control": names[0], "rewards": RewardRule(least=0.0, most=1.0), "stages": stages}
+    policy = LinTS(dim=2, schedule=AtRounds(plan.at[:-1]), seed=seed)
+    study = Study.create("memory://replay", f"{seed}", policy=policy, plan=plan, **settings)
+    for first in (0, *plan.at[:-1]):
+        answers = study.ask_many([(np.eye(2), f"{i}") for i in range(first, first + PATIENTS // 5)])
+        study.tell_many([(answer.id, rewards[int(answer.id), answer.index]) for answer in answers])
+        assert [answer.index for answer in answers] == trials.arms[0, first : first + PATIENTS // 5].tolist()
+        if study.due:
+            study.update()
+    expected = looks_of(cuts, plan, 0.05, (-1.0, 1.0))
+    for look, other in zip(study.analysis().contrasts[0].looks, expected, strict=True):
+        np.testing.assert_allclose(look[1:6], other[1:6], rtol=1e-9)
+
+
 def report(name: str, trials: int, pool: ProcessPoolExecutor) -> None:
     """Simulate a setting, and print its row."""
     began, start = time.perf_counter(), FIRST_SEED + 100_000 * [*SETTINGS].index(name)
@@ -119,8 +142,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--replay", type=int, default=0, help="trials to play again through a study, alone")
     parser.add_argument("--only", default="", help="settings whose names contain this")
     asked = parser.parse_args()
+    for seed in range(FIRST_SEED, FIRST_SEED + asked.replay):
+        replay(seed)
+    if asked.replay:
+        print(f"{asked.replay} trials of {PATIENTS} patients were the same through a study")
+        return
     print("| setting | error | power | all looks hold | a look: lowest | highest | highest with ten events | time |")
     print("|---|---|---|---|---|---|---|---|")
     with ProcessPoolExecutor(asked.jobs) as pool:
