@@ -47,7 +47,7 @@ from rarely.study.effects import (
     predict_rewards,
     scores_of,
 )
-from rarely.study.looks import planned_looks
+from rarely.study.looks import cuts_of, looks_of
 
 Array = np.ndarray
 PATIENTS, FIRST_SEED = 1200, 50_000
@@ -60,6 +60,11 @@ COMPARED = 300
 MOMENTS = range(50, PATIENTS + 1, 10)
 WEIGHTS = {"equal": 0.0, "stable": 1.0, "precision": 2.0}
 """Powers of ψ^−½."""
+
+
+def planned_looks(scores, plan, decisions):
+    """The looks that have come, of one comparison with the whole error of the plan."""
+    return looks_of(cuts_of(scores, plan, decisions), plan, 1 - plan.level)
 
 
 def patients(levels: tuple[float, ...], count: int, seed: int) -> tuple[Array, Array, Array]:

@@ -24,7 +24,7 @@ from rarely.study.effects import (
     predict_rewards,
     scores_of,
 )
-from rarely.study.looks import planned_looks
+from rarely.study.looks import cuts_of, looks_of
 from rarely.study.reports import answers_of, html_of
 from studies import contexts_of
 
@@ -58,6 +58,11 @@ def test_students_quantiles():
 
 
 # --- scores
+
+
+def planned_looks(scores, plan, decisions):
+    """The looks that have come, of one comparison with the whole error of the plan."""
+    return looks_of(cuts_of(scores, plan, decisions), plan, 1 - plan.level)
 
 
 def learning_chances(arms, rewards):

@@ -45,7 +45,7 @@ def crossed(looks, constant, exponent):
     now, total, step = START, 0.0, 1 / looks
     for look in range(1, looks + 1):
         bound = constant * (look / looks) ** exponent
-        total += now.above(step, bound) + now.below(step, -bound)
+        total += 2 * now.above(step, bound)
         now = now.carried(step, -bound, bound, step)
     return total
 

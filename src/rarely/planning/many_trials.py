@@ -14,17 +14,16 @@ A reward comes after later patients, or never; a look and an update know those t
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from rarely.extend import ArmScores, Array, BoolArray, FixedShares, IntArray, Thompson
 from rarely.extend.provisional import sample_arms
 from rarely.offpolicy.estimates import stages
-from rarely.study.effects import MEMORY, NOTHING, Summary, parabola
+from rarely.study.effects import stable_weights, summarise
 from rarely.study.looks import Cut
 from rarely.study.plan import AnalysisPlan
 
@@ -110,80 +109,30 @@ def cuts_of(trials: Trials, plan: AnalysisPlan) -> list[list[list[Cut]]]:
     runs, _, count = trials.chances.shape
     out: list[list[list[Cut]]] = [[[] for _ in range(count - 1)] for _ in range(runs)]
     for at in plan.at:
-        now = _until(trials, at)
-        share = now.known.sum(axis=1) / plan.rounds if at < plan.rounds else np.ones(runs)
-        q = _predictions(now, count)
+        known = trials.came[:, :at] <= (at if at < plan.rounds else np.finfo(float).max)
+        share = known.sum(axis=1) / plan.rounds if at < plan.rounds else np.ones(runs)
+        arms, rewards, chances = trials.arms[:, :at], trials.rewards[:, :at], trials.chances[:, :at]
+        q = _predictions(arms, rewards, known, count, trials.within)
         for arm in range(1, count):
-            for run, summary in enumerate(_summaries(now, q, arm)):
+            pair = [arm, 0]
+            inverse = 1 / chances[..., pair]
+            chosen = (arms[..., None] == pair) * inverse
+            x = (q[..., pair] + chosen * (rewards[..., None] - q[..., pair])) @ np.array([1.0, -1.0])
+            h = known * stable_weights(inverse.sum(axis=2), 2.0 * count, known)
+            found = summarise(x, h, np.moveaxis(h[..., None] * chosen, 2, 0), rewards, trials.within)
+            for run, summary in enumerate(found):
                 out[run][arm - 1].append(Cut(at, float(share[run]), summary))
     return out
 
 
-class _Known(NamedTuple):
-    arms: IntArray
-    rewards: Array
-    chances: Array
-    known: BoolArray
-    within: tuple[float, float] | None
-
-
-def _until(trials: Trials, at: int) -> _Known:
-    known = trials.came[:, :at] <= (at if at < trials.arms.shape[1] else np.finfo(float).max)
-    return _Known(trials.arms[:, :at], trials.rewards[:, :at], trials.chances[:, :at], known, trials.within)
-
-
-def _predictions(now: _Known, count: int) -> Array:
+def _predictions(arms: IntArray, rewards: Array, known: BoolArray, count: int, within: Any) -> Array:
     """Return q (R, n, K): of each arm the mean of its earlier rewards, of all arms if it has none."""
-    runs, n = now.arms.shape
-    q = np.full((runs, n, count), 0.0 if now.within is None else sum(now.within) / 2)
+    runs, n = arms.shape
+    q = np.full((runs, n, count), 0.0 if within is None else sum(within) / 2)
     for start, end in stages(n):
-        known, told = now.known[:, :start], np.where(now.known[:, :start], now.rewards[:, :start], 0.0)
-        total = known.sum(axis=1)
+        heard = known[:, :start, None] & (arms[:, :start, None] == np.arange(count))
+        told = np.where(heard, rewards[:, :start, None], 0.0).sum(axis=1)
+        counts, total = heard.sum(axis=1), known[:, :start].sum(axis=1)
         level = np.where(total > 0, told.sum(axis=1) / np.maximum(total, 1), q[0, 0, 0])
-        for arm in range(count):
-            mine = known & (now.arms[:, :start] == arm)
-            heard = mine.sum(axis=1)
-            mean = np.where(heard > 0, np.where(mine, told, 0.0).sum(axis=1) / np.maximum(heard, 1), level)
-            q[:, start:end, arm] = mean[:, None]
-    return q if now.within is None else np.clip(q, *now.within)
-
-
-def _summaries(now: _Known, q: Array, arm: int) -> Iterator[Summary]:
-    """Yield the sums of the difference between an arm and arm 0, as `Scores.until` makes them."""
-    known = now.known
-    inverse, chosen = 1 / now.chances[..., [arm, 0]], now.arms[..., None] == np.array([arm, 0])
-    parts = q[..., [arm, 0]] + chosen * inverse * (now.rewards[..., None] - q[..., [arm, 0]])
-    x, h = parts[..., 0] - parts[..., 1], known * _weights(inverse.sum(axis=2), known, 2.0 * now.chances.shape[2])
-    total, m = h.sum(axis=1), known.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (h * x).sum(axis=1) / total
-        squares = np.square(h * (x - mean[:, None]))
-        v, fourth = squares.sum(axis=1), np.square(squares).sum(axis=1)
-        centre = np.where(known, now.rewards, 0.0).sum(axis=1) / m
-        spread = np.where(known, np.square(now.rewards - centre[:, None]), 0.0).sum(axis=1) / m
-        effective = np.where(fourth > 0, v * v / fourth, np.inf)
-        parts, none = [], np.zeros(len(m), np.bool_)
-        for side in (0, 1):
-            mine = known & chosen[..., side]
-            count, share = mine.sum(axis=1), np.where(mine, h * inverse[..., side], 0.0)
-            single, none = np.square(share).sum(axis=1) / count, none | (count == 0)
-            if now.within is None:  # normal rewards are all unlike
-                v, effective = v + spread * single, np.minimum(effective, count - 1)
-                continue
-            level = np.where(mine, share * now.rewards, 0.0).sum(axis=1) / share.sum(axis=1)
-            added = (level**2 + (1 - level) ** 2) * single
-            v = v + added
-            parts.append((np.where(mine, squares, 0.0).sum(axis=1) + added, (count * level + 1) / (count + 2)))
-        shapes = (np.broadcast_to(each, m.shape) for each in parabola(parts, mean, total, now.within))
-        columns = (m, mean, np.sqrt(v) / total, v, effective, *shapes)
-    for row, lacking in zip(zip(*(column.tolist() for column in columns), strict=True), none.tolist(), strict=True):
-        yield NOTHING._replace(rounds=row[0], estimate=row[1] if row[0] else math.nan) if lacking else Summary(*row)
-
-
-def _weights(inverse: Array, known: BoolArray, first: float) -> Array:
-    """Return h of each patient, as `stable_weights` does with those whose rewards are known."""
-    psi, mean = np.empty(inverse.shape), np.full(len(inverse), first)
-    for t in range(inverse.shape[1]):
-        psi[:, t] = mean
-        mean = mean + known[:, t] * (inverse[:, t] - mean) / MEMORY
-    return np.asarray(psi**-0.5)
+        q[:, start:end] = np.where(counts > 0, told / np.maximum(counts, 1), level[:, None])[:, None]
+    return q if within is None else np.clip(q, *within)

@@ -58,6 +58,16 @@ JUDGED = 100
 """Trials whose median-unbiased estimates are computed."""
 
 
+class Trouble(NamedTuple):
+    """What the world does to a simulated trial; see `plan_trial`."""
+
+    late: float = 0
+    lost: float = 0.0
+    drift: float = 0.0
+    accrual: float | None = None
+    prognosis: float = 0.0
+
+
 class TrialPoint(NamedTuple):
     """What simulated trials of one size had in common.
 
@@ -126,11 +136,7 @@ class TrialPlan:
     level: float
     policy: tuple[TrialPolicy, ...]
     comparisons: Comparisons
-    late: float
-    lost: float
-    drift: float
-    accrual: float | None
-    prognosis: float
+    trouble: Trouble
     runs: int
     seed: int
     points: tuple[TrialPoint, ...]
@@ -164,15 +170,14 @@ class TrialPlan:
         wanted += [f"width {self.width:g}"] if self.width is not None else []
         point, text = self.enough, " and ".join(wanted)
         rewards = "yes or no" if self.noise is None else f"normal with deviation {self.noise:g}"
-        unit = (
-            "patients" if self.accrual is None else f"units of time, in each of which {self.accrual:g} patients come,"
-        )
+        t = self.trouble
+        unit = "patients" if t.accrual is None else f"units of time ({t.accrual:g} patients come in one)"
         rests = (
             f"{self.runs} simulated trials per row, seeds {self.seed} to {self.seed + self.runs - 1}; mean rewards "
             f"{', '.join(f'{mean:g}' for mean in self.means)} (the first is the control arm), rewards {rewards}; "
             f"at least {self.least:g} for each arm after the first {self.burn_in:.0%}; {self.spending}, level "
-            f"{self.level:g}, comparisons {self.comparisons}; rewards come {self.late:g} {unit} late, {self.lost:.0%} "
-            f"never, and their means move by {self.drift:g}; a covariate moves them by ±{self.prognosis:g}."
+            f"{self.level:g}, comparisons {self.comparisons}; rewards come {t.late:g} {unit} late, {t.lost:.0%} never, "
+            f"and their means move by {t.drift:g}; a covariate moves them by ±{t.prognosis:g}."
         )
         if max(self.means[1:]) <= self.means[0]:
             worst = max(self.points, key=lambda point: point.error)
@@ -278,24 +283,14 @@ def plan_trial(
     for done, (each, size, count) in enumerate(cases):
         plan = AnalysisPlan(size, int(count), spending, level, comparisons)
         trials = _Simulated(each, values, noise, plan, float(least), float(burn_in), trouble)
-        rows: list[list[float]] = []
+        rows: list[dict[str, float]] = []
         for first in range(0, runs, PARTS):
             progress("trials", done * runs + first, len(cases) * runs)
             rows += trials.rows(range(seed + first, seed + min(first + PARTS, runs)), judged=first < JUDGED)
-        points.append(_point(np.array(rows), plan, each))
+        points.append(_point(rows, plan, each, accrual))
     progress("trials", len(cases) * runs, len(cases) * runs)
     chosen = (values, noise, power, width, float(least), float(burn_in), spending, level, policies, comparisons)
-    return TrialPlan(*chosen, *trouble, runs, seed, tuple(points))
-
-
-class Trouble(NamedTuple):
-    """What the world does to a simulated trial; see `plan_trial`."""
-
-    late: float = 0
-    lost: float = 0.0
-    drift: float = 0.0
-    accrual: float | None = None
-    prognosis: float = 0.0
+    return TrialPlan(*chosen, trouble, runs, seed, tuple(points))
 
 
 def _check_trouble(policies: Any, means: Any, noise: Any, trouble: Trouble) -> None:
@@ -451,7 +446,7 @@ class _Simulated:
     burn_in: float
     trouble: Trouble
 
-    def rows(self, seeds: range, *, judged: bool) -> list[list[float]]:
+    def rows(self, seeds: range, *, judged: bool) -> list[dict[str, float]]:
         """Play trials, and return what is said of each."""
         plan, n, count, trouble = self.plan, self.plan.rounds, len(self.means), self.trouble
         stages = _stages(plan, self.burn_in, self.least)
@@ -483,8 +478,8 @@ class _Simulated:
             for place, each in enumerate(zip(cuts, arms, times, strict=True))
         ]
 
-    def _said(self, comparisons: list[list[Cut]], arms: IntArray, times: Array, *, judged: bool) -> list[float]:
-        """Return what a trial showed, and when; see `_point` for the order."""
+    def _said(self, comparisons: list[list[Cut]], arms: IntArray, times: Array, *, judged: bool) -> dict[str, float]:
+        """Return what a trial showed, and when, by the fields of its point."""
         plan, means, truths = self.plan, self.means, [mean - self.means[0] for mean in self.means[1:]]
         best, alpha = int(np.argmax(means[1:])), share_of(plan, len(truths))
         shown = shown_at(comparisons, plan)
@@ -503,15 +498,15 @@ class _Simulated:
         seen, bias, median = comparisons[best][: first + 1], math.nan, math.nan
         if seen[-1].summary.effective > 0:
             bias = seen[-1].summary.estimate - truths[best]
-            said = final_of(looks_of(seen, plan, alpha), alpha) if judged else None
-            median = math.nan if said is None else said.median - truths[best]
+            end = final_of(looks_of(seen, plan, alpha), alpha) if judged else None
+            median = math.nan if end is None else end.median - truths[best]
         held = all(holds(each, plan, alpha, truth) for each, truth in zip(comparisons, truths, strict=True))
         low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
         always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])
         share = float((arms == int(np.argmax(means))).mean())
-        lasted = math.nan if self.trouble.accrual is None else float(times[stopped - 1]) + self.trouble.late
-        figures = (found, high - low, stopped, share, always if better else math.nan, held, every, wrong, inferior)
-        return [*map(float, figures), bias, lasted, median]
+        said = {"power": found, "every": every, "error": wrong, "coverage": held, "bias": bias, "median_bias": median}
+        said |= {"anytime": always if better else math.nan, "best": share, "inferior": inferior}
+        return said | {"width": high - low, "stopped": stopped, "time": float(times[stopped - 1]) + self.trouble.late}
 
 
 def holds(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, truth: float) -> bool:
@@ -528,19 +523,19 @@ def _last_boundary(plan: AnalysisPlan, alpha: float) -> float:
     return boundaries([spent(plan.spending, share, alpha) for share in shares], shares)[-1]
 
 
-def _point(trials: Array, plan: AnalysisPlan, policy: str) -> TrialPoint:
+def _point(rows: list[dict[str, float]], plan: AnalysisPlan, policy: str, accrual: float | None) -> TrialPoint:
     """Return what trials had in common; where nothing could be said of one, of the others."""
+    columns = {name: np.array([row[name] for row in rows], float) for name in rows[0]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a mean of nothing
-        power, width, stopped, best, always, held, every, wrong, inferior, bias, lasted, _ = np.nanmean(
-            trials, axis=0
-        ).tolist()
-        median, spread = float(np.nanmedian(trials[:, -1])), float(trials[:, 1].std())
-    ends = _wilson(power, len(trials)) if math.isfinite(power) else (math.nan, math.nan)
-    counted = (plan.rounds, len(plan.at), power, *ends, width, stopped, best, always, held, policy)
-    ended = lasted if math.isfinite(lasted) else None
-    most = width + deviations(0.95) * spread / math.sqrt(len(trials)) if math.isfinite(width) else math.inf
-    return TrialPoint(*counted, every, wrong, *_wilson(wrong, len(trials)), inferior, bias, median, most, ended)
+        means: dict[str, Any] = {name: float(np.nanmean(column)) for name, column in columns.items()}
+        means["median_bias"] = float(np.nanmedian(columns["median_bias"]))
+        half = deviations(0.95) * float(columns["width"].std()) / math.sqrt(len(rows))
+    for name, ends in (("power", ("low", "high")), ("error", ("error_low", "error_high"))):
+        share = means[name]
+        means |= dict(zip(ends, _wilson(share, len(rows)) if math.isfinite(share) else (math.nan,) * 2, strict=True))
+    means["width_high"] = means["width"] + half if math.isfinite(means["width"]) else math.inf
+    return TrialPoint(plan.rounds, len(plan.at), policy=policy, **means | ({"time": None} if accrual is None else {}))
 
 
 def _wilson(share: float, runs: int) -> tuple[float, float]:

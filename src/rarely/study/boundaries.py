@@ -76,10 +76,6 @@ class Passage(NamedTuple):
         ends = (self.places + np.asarray(drift)[..., None] * step - bound) / math.sqrt(step)
         return np.asarray((self.tilted(drift) * distribution(ends)).sum(axis=-1))
 
-    def below(self, step: float, bound: float, drift: ArrayLike = 0.0) -> Array:
-        """Return the probability that S is less than a bound after the step."""
-        return Passage(-self.places, self.masses, self.before).above(step, -bound, -np.asarray(drift))
-
     def reached(self, step: float, root: float, error: float, drift: float = 0.0, most: float = 0.0) -> float:
         """Return the Z below which S falls with probability `error` at the end of a step, where √v is `root`."""
         low, high = -FURTHEST, min(most, FURTHEST)

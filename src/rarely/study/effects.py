@@ -104,30 +104,43 @@ class Scores(NamedTuple):
     def until(self, round: int) -> Summary:
         """Return the sums over the first rounds of the trial."""
         n = int(np.searchsorted(self.rounds, round))
-        if not n:
-            return NOTHING
-        x, h, rewards = self.values[:n], self.weights[:n], self.rewards[:n]
-        total = float(h.sum())
-        mean = float(h @ x) / total
-        squares = np.square(h * (x - mean))
-        v, fourth = float(squares.sum()), float(np.square(squares).sum())
-        m, parts = v * v / fourth if fourth > 0 else math.inf, []
-        for share in self.shares[:n].T:
+        x, h, shares, rewards = self.values[:n], self.weights[:n], self.shares[:n].T, self.rewards[:n]
+        return summarise(x[None], h[None], shares[:, None], rewards[None], self.within)[0]
+
+
+def summarise(x: Array, h: Array, shares: Array, rewards: Array, within: Range | None) -> list[Summary]:
+    """Return the sums of (R, n) scores, given (arms, R, n) shares; where a reward is not known h and shares are 0."""
+    rounds, total, parts = (h > 0).sum(axis=1), h.sum(axis=1), []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = (h * x).sum(axis=1) / total
+        squares = np.square(h * (x - mean[:, None]))
+        v, fourth, lacking = squares.sum(axis=1), np.square(squares).sum(axis=1), rounds == 0
+        m = np.where(fourth > 0, v * v / fourth, np.inf)
+        for share in shares:
             chose = share > 0
-            if not chose.any():
-                return NOTHING._replace(rounds=n, estimate=mean)
-            mine, weight = rewards[chose], share[chose]
-            single = float(np.square(weight).mean())
-            if self.within is None:
-                v += float(rewards.var()) * single
-                m = min(m, len(mine) - int(np.unique(mine, return_counts=True)[1].max()))
+            count, lacking = chose.sum(axis=1), lacking | ~chose.any(axis=1)
+            single = np.square(share).sum(axis=1) / count
+            if within is None:
+                centre = np.where(h > 0, rewards, 0.0).sum(axis=1) / rounds
+                v = v + np.square(np.where(h > 0, rewards - centre[:, None], 0.0)).sum(axis=1) / rounds * single
+                m = np.minimum(m, [_unlike(row[mine]) for row, mine in zip(rewards, chose, strict=True)])
                 continue
-            low, span = self.within[0], self.within[1] - self.within[0]
-            level = (float(weight @ mine / weight.sum()) - low) / span
+            low, span = within[0], within[1] - within[0]
+            level = (np.where(chose, share * rewards, 0.0).sum(axis=1) / share.sum(axis=1) - low) / span
             added = (level**2 + (1 - level) ** 2) * span**2 * single
-            v += added
-            parts.append((float(squares[chose].sum()) + added, (len(mine) * level + 1) / (len(mine) + 2)))
-        return Summary(n, mean, math.sqrt(v) / total, v, m, *parabola(parts, mean, total, self.within))
+            v = v + added
+            parts.append((np.where(chose, squares, 0.0).sum(axis=1) + added, (count * level + 1) / (count + 2)))
+        columns = (rounds, mean, np.sqrt(v) / total, v, m, *parabola(parts, mean, total, within))
+    rows = zip(*(np.broadcast_to(column, total.shape).tolist() for column in columns), strict=True)
+    return [
+        NOTHING._replace(rounds=row[0], estimate=row[1]) if none else Summary(*row)
+        for row, none in zip(rows, lacking.tolist(), strict=True)
+    ]
+
+
+def _unlike(rewards: Array) -> int:
+    """Return how many rewards differ from the most common one."""
+    return len(rewards) - int(np.unique(rewards, return_counts=True)[1].max(initial=0))
 
 
 def parabola(parts: Sequence[tuple[Any, Any]], estimate: Any, total: Any, within: Range | None) -> tuple[Any, Any, Any]:
@@ -208,16 +221,21 @@ def scores_of(outcomes: Outcomes, q: Array, arm: int, base: int | None = None) -
     return Scores(rounds, values, weights, weights[:, None] * chosen, rewards[:, 0], outcomes.within)
 
 
-def stable_weights(inverse: Array, first: float) -> Array:
-    """Return h = ψ^−½, with ψ the exponentially forgetting mean of earlier values, beginning with `first`.
+def stable_weights(inverse: Array, first: float, known: BoolArray | None = None) -> Array:
+    """Return h = ψ^−½, with ψ the exponentially forgetting mean of earlier values that are known, from `first` on.
 
     >>> stable_weights(np.array([4.0, 4.0, 100.0, 100.0]), 4.0).round(3)
     array([0.5  , 0.5  , 0.5  , 0.411])
     """
-    psi, mean = np.empty(len(inverse)), first
-    for t, value in enumerate(inverse.tolist()):
-        psi[t] = mean
-        mean += (value - mean) / MEMORY
+    psi, mean, keep = np.empty(inverse.shape), np.full(inverse.shape[:-1], first), 1 - 1 / MEMORY
+    known = np.ones(inverse.shape, np.bool_) if known is None else known
+    for start in range(0, inverse.shape[-1], MEMORY):  # in parts, so that no power of `keep` is large
+        part = slice(start, start + MEMORY)
+        earlier: Array = np.cumsum(known[..., part], axis=-1, dtype=float) - known[..., part]
+        grown = known[..., part] * inverse[..., part] * keep ** -(earlier + 1) / MEMORY
+        sums = mean[..., None] + np.cumsum(grown, axis=-1)
+        psi[..., part] = keep**earlier * (sums - grown)
+        mean = keep ** known[..., part].sum(axis=-1) * sums[..., -1]
     return np.asarray(psi**-0.5)
 
 

@@ -130,11 +130,6 @@ def with_overrun(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: 
     )
 
 
-def planned_looks(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Look]:
-    """Return the intervals of the looks that have come, of one comparison with the whole error of the plan."""
-    return looks_of(cuts_of(scores, plan, decisions), plan, 1 - plan.level)
-
-
 def _look(known: Cut, boundary: float, within: Range) -> Look:
     low, high = known.summary.interval(boundary)
     error = known.summary.normal_error if math.isfinite(high) else math.inf
