@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -100,9 +101,9 @@ def test_other_numbers_than_the_columns_make_are_found(study):
     column = study.settings.tables.users.columns[0]
     object.__setattr__(column, "median", 99.0)
     assert study.verify().whole  # the median stands for gaps alone
-    study.settings.tables.items.columns[1].__dict__.pop("_places", None)
-    object.__setattr__(study.settings.tables.items.columns[0], "values", ("y", "x"))
-    study.settings.tables.items.columns[0].__dict__.pop("_places", None)
+    tables = study.settings.tables
+    changed = replace(tables.items.columns[0], values=("y", "x"))
+    object.__setattr__(tables, "items", replace(tables.items, columns=(changed, *tables.items.columns[1:])))
     assert "not what its columns are encoded as" in study.verify().flaw
     assert not study.replay().equal
 

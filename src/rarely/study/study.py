@@ -19,7 +19,7 @@ from rarely.study import audit, versions
 from rarely.study.acts import close, take_look
 from rarely.study.analysis import Analysis, analyse
 from rarely.study.audit import Replay, Status, Verification
-from rarely.study.decision import DecisionRecord, Request, Requests, Slate, read_request, record_of
+from rarely.study.decision import DecisionRecord, Request, Requests, Slate, read_request, record_of, slot_id
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
 from rarely.study.export import Exported, csv_text, export
@@ -341,6 +341,11 @@ class Study:
         questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
         slots = [_read(slots_of, Tell, tell) for tell in tells]
         counts = [len(each) if isinstance(each, Slate) else None for each in slots]
+        whole = {
+            slot_id(Tell(*tell).id, i): Tell(*tell).id
+            for tell, count in zip(tells, counts, strict=True)
+            for i in range(1, 1 + (count or 0))
+        }
         each_slot = [one for each in slots for one in (each if isinstance(each, Slate) else [each])]
         deliveries = [_read(read_tell, Tell, tell, session.settings.rewards) for tell in each_slot]
         if errors == "raise":
@@ -350,7 +355,7 @@ class Study:
         with session.writing() as tables:
             # Callers differ in what is recorded, not in how they are decided: one block for all of them.
             answers = session.decide(tables, questions, fields) if questions else []
-            receipts = receive(session, tables, deliveries, fields)
+            receipts = receive(session, tables, deliveries, whole, fields)
             if errors == "raise":
                 _raise_first([*answers, *receipts])
         return answers, _by_slate(receipts, counts)

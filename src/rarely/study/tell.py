@@ -149,15 +149,22 @@ def read_tell(tell: Tell, rule: RewardRule) -> Delivery:
     return Delivery(id, value, key, actor, tell.arm, reason, outcomes)
 
 
-def receive(session: Session, tables: Tables, deliveries: Sequence[Any], signature: dict[str, str]) -> list[Any]:
-    """Return a receipt or an error for each delivery; an error given as a delivery keeps its place."""
+def receive(
+    session: Session, tables: Tables, deliveries: Sequence[Any], slates: dict[str, str], signature: dict[str, str]
+) -> list[Any]:
+    """Return a receipt or an error for each delivery; an error given as a delivery keeps its place.
+
+    `slates` has the id of the slate by the ids of slots that were told in a list.
+    """
     names, ids = session.settings.arms, dict.fromkeys(each.id for each in deliveries if isinstance(each, Delivery))
-    decisions, earlier = tables.decisions([*ids]), tables.deliveries([*ids])
+    decisions, earlier = tables.decisions([*ids, *slates.values()]), tables.deliveries([*ids])
     events: list[Event] = []
     results: list[Any] = []
     for each in deliveries:
         result = each
-        if isinstance(each, Delivery):
+        if isinstance(each, Delivery) and each.id not in decisions and slates.get(each.id) in decisions:
+            result = InvalidReward(f"reward must be one finite number, as {slates[each.id]!r} is no slate; got a list.")
+        elif isinstance(each, Delivery):
             named = names or item_names(session.settings, decisions.get(each.id))
             arm = named.index(each.arm) if named and each.arm in named else each.arm
             each = replace(each, arm=arm, reason=each.reason or signature["reason"])
