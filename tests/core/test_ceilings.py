@@ -135,6 +135,18 @@ def test_a_ceiling_of_learned_costs_is_exceeded_by_one_round_at_most(wait):
     assert rounds > 300 or wait
 
 
+@pytest.mark.parametrize(("reward", "cost"), [(np.nan, 1.0), ("much", 1.0), (1.0, -1.0), (1.0, np.inf)])
+def test_a_call_with_a_bad_reward_or_cost_records_neither(reward, cost):
+    policy = LinUCB(D, FixedGrid(400, 4), seed=0).under(Ceiling(1e6, costs="learned"))
+    decision = policy.select(np.eye(K, D))
+    before = policy.fingerprint()
+    with pytest.raises(InvalidReward):
+        policy.observe(decision, reward, costs=cost)
+    assert policy.fingerprint() == before
+    policy.observe(decision, 1.0, costs=2.0)
+    assert (policy.spent, policy.missing) == (2.0, 0)
+
+
 def test_costs_that_were_learned_are_those_that_were_told():
     policy, draw = LinUCB(D, FixedGrid(400, 4), seed=0).under(Ceiling(1e6, costs="learned")), np.random.default_rng(0)
     for _ in range(100):

@@ -49,7 +49,16 @@ from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.forgetting import Discount, Forgetting, Window
 from rarely._core.inputs.history import History, Late, read_log, read_rewards
 from rarely._core.inputs.worth import with_worth
-from rarely._core.policies.ceilings import Ceiling, Shares, check_user, decide_within, opened, repriced, within_limits
+from rarely._core.policies.ceilings import (
+    Ceiling,
+    Ledger,
+    Shares,
+    check_user,
+    decide_within,
+    opened,
+    repriced,
+    within_limits,
+)
 from rarely._core.policies.compaction import compacted
 from rarely._core.policies.compiled_step import CompiledStep
 from rarely._core.policies.covariance_change import change_covariance
@@ -464,45 +473,44 @@ class Policy(ABC):
             raise InvalidInput("observe takes one of decision, rounds= and ids=, and the rewards that belong to it.")
         if not (isinstance(late, str) and late == "raise"):
             check_choice("late", late, Late)
-        if costs is not None:
-            self._take_costs(decision, rounds, ids, costs)
-            if rewards is None:
-                return
-        if seen is not None or (decision is not None and decision.slate is not None):
+        told, only_costs = decision, costs is not None and rewards is None
+        if not only_costs and (seen is not None or (decision is not None and decision.slate is not None)):
             decision, rewards = slot_rewards(decision, rewards, seen)
-            if decision is not None and not decision.single and not len(decision):
-                return
-        with self._single_caller():
-            first = None if decision is None else self._state.history.with_first_reward(decision, rewards)
-            if first is not None:
-                self._state = changed(self._state, history=first)
-                return
+        if costs is None and decision is not None:
+            with self._single_caller():
+                first = self._state.history.with_first_reward(decision, rewards)
+                if first is not None:
+                    self._state = changed(self._state, history=first)
+                    return
         with self._single_caller(), np.errstate(all="ignore"):
-            state = self._state
-            if decision is not None:
-                history = state.history.with_rewards_of(decision, rewards, late=late)
+            state, history = self._state, self._state.history
+            ledger = state.ledger if costs is None else self._with_costs(told, rounds, ids, costs)
+            if only_costs:
+                pass
+            elif decision is not None:
+                history = history.with_rewards_of(decision, rewards, late=late)
             elif ids is not None:
-                history = state.history.with_rewards_by_id(ids, rewards, late=late)
+                history = history.with_rewards_by_id(ids, rewards, late=late)
             else:
-                history = state.history.with_rewards(rounds, rewards, late=late)
-            self._state = changed(state, history=history)
+                history = history.with_rewards(rounds, rewards, late=late)
+            self._state = changed(state, history=history, ledger=ledger)
 
-    def _take_costs(self, decision: Decision | None, rounds: Any, ids: Any, costs: Any) -> None:
-        with self._single_caller():
-            state = self._state
-            if state.ledger is None or state.ledger.costs is None:
-                raise InvalidInput("costs are told to a policy under a Ceiling(costs='learned'); see Policy.under.")
-            if ids is not None:
-                raise InvalidInput("costs are told with the decision, or with rounds=; got ids.")
-            numbers = read_whole(rounds if decision is None else decision.round, "rounds", InvalidInput)
-            values = read_rewards(costs, len(numbers))
-            if (values < 0).any():
-                raise InvalidReward(f"costs must be at least 0; got {values.min():g}.")
-            places, kept = state.history.find(numbers)
-            if not kept.all():
-                raise InvalidReward("costs must belong to rounds that are still in the history.")
-            ledger = state.ledger.with_costs(numbers, state.history.contexts[places], values)
-            self._state = changed(state, ledger=ledger)
+    def _with_costs(self, decision: Decision | None, rounds: Any, ids: Any, costs: Any) -> Ledger:
+        """Return the ledger after the costs of some rounds were told."""
+        history = self._state.history
+        ledger: Ledger | None = self._state.ledger
+        if ledger is None or ledger.costs is None:
+            raise InvalidInput("costs are told to a policy under a Ceiling(costs='learned'); see Policy.under.")
+        if ids is not None:
+            raise InvalidInput("costs are told with the decision, or with rounds=; got ids.")
+        numbers = read_whole(rounds if decision is None else decision.round, "rounds", InvalidInput)
+        values = read_rewards(costs, len(numbers))
+        if (values < 0).any():
+            raise InvalidReward(f"costs must be at least 0; got {values.min():g}.")
+        places, kept = history.find(numbers)
+        if not kept.all():
+            raise InvalidReward("costs must belong to rounds that are still in the history.")
+        return ledger.with_costs(numbers, history.contexts[places], values)
 
     def update(self, *, force: bool = False, progress: Progress = None, seconds: float | None = None) -> UpdateRecord:
         """Learn from the rewards that are in, and freeze the next version; refused beyond the budget.
