@@ -1,14 +1,17 @@
 """Slates: slots in turn, each a round with the arms that are left; from one measurement as from one for each slot."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rarely
 from rarely import BatchNeuralUCB, LinTS, LinUCB, Mixture, OnDemand, Uniform, Worth
 from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.policies import policy as policy_module
-from rarely.errors import InvalidReward, InvalidSlate
+from rarely.errors import InvalidReward, InvalidSlate, WrongDecision
 from rarely.extend import ArmBlocks
 
 D, K = 3, 7
@@ -126,6 +129,43 @@ def test_rewards_of_a_slate_and_of_a_cascade():
         policy.observe(cascade[1:], 1.0)
     with pytest.raises(InvalidSlate, match="decision of a slate"):
         policy.observe(policy.select(contexts), 1.0, seen=1)
+
+
+@pytest.mark.filterwarnings("error::rarely.errors.DriftWarning")
+def test_slots_that_nobody_saw_lack_no_reward(tmp_path):
+    draw = np.random.default_rng(0)
+    policy = LinUCB(D, OnDemand(), beta=0.5, seed=0)
+    for day in range(6):
+        for _ in range(40):
+            slate = policy.select(draw.normal(size=(K, D)), slots=4)
+            seen = 4 if day < 3 else 1  # from the fourth day on, three slots of four are not seen
+            policy.observe(slate, draw.normal(size=seen), seen=seen)
+        assert policy.missing == 0
+        policy.update()
+    assert policy.updates[-1].alarms == ()
+    policy.save(tmp_path / "policy")
+    for again in (rarely.load(tmp_path / "policy"), copy.deepcopy(policy)):
+        assert (again.missing, again.fingerprint()) == (0, policy.fingerprint())
+    # More was seen than was said first; what is said again changes nothing.
+    policy.observe(slate, [policy.history.rewards[-4], 0.5], seen=2)
+    before = policy.fingerprint()
+    policy.observe(slate, policy.history.rewards[-4:-2], seen=2)
+    assert (policy.missing, policy.fingerprint()) == (0, before)
+    assert np.isnan(policy.history.rewards[-2:]).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, "much"])
+def test_a_cascade_with_a_bad_reward_hides_no_slot(bad):
+    policy = LinUCB(D, OnDemand(), beta=0.5, seed=0)
+    slate, before = policy.select(np.ones((K, D)), slots=3), policy.fingerprint()
+    with pytest.raises(InvalidReward):
+        policy.observe(slate, [bad], seen=1)
+    assert policy.missing == 3
+    other = LinUCB(D, OnDemand(), beta=0.5, seed=0)
+    other.select(np.ones((K, D)), slots=3)
+    with pytest.raises(WrongDecision):
+        other.observe(slate, [], seen=0)
+    assert (other.missing, before != policy.fingerprint()) == (3, False)
 
 
 def test_bad_slates_are_refused_and_nothing_is_recorded():

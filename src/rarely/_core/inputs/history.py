@@ -11,6 +11,7 @@ needs any more may be dropped (`History.without`); the others keep their row num
     place      (n,)  the index of a position in `arrivals`. It is meaningless without a reward, so a position has a
                      reward only if arrivals[place[position]] == position (the sparse set of Briggs and Torczon, 1993):
                      what a failed call wrote there cannot be mistaken for a reward
+    unseen     (u,)  positions of slots of which it was said that nobody saw them; place is then −1 minus their index
 
 A history is a value: `with_rounds` and `with_rewards` return the next one and leave this one as it is, also if they
 fail half-way. Successive histories share buffers, behind whose first `length` rows only the latest one writes.
@@ -191,6 +192,8 @@ class History:
         """Propensity, mean and bonus of the chosen arm."""
         self._numbers = np.empty((0, 3), np.int64)
         """Arm, version and place; see the module."""
+        self._unseen, self._hidden = np.empty(0, np.int64), 0
+        """What was not seen, with room behind it, and how many those are."""
         self._arrived = 0
         """Rewards that are kept, with room behind them too."""
         self._arrivals, self._values = np.empty(0, np.int64), np.empty(0)
@@ -208,6 +211,7 @@ class History:
             state[name] = state[name][: self._length].copy()
         for name in ("_arrivals", "_values"):
             state[name] = state[name][: self._arrived].copy()
+        state["_unseen"] = self._unseen[: self._hidden].copy()
         return state
 
     # --- columns
@@ -253,7 +257,13 @@ class History:
     @property
     def missing(self) -> int:
         """How many rounds have no reward yet, and may get one."""
-        return self._length - self._arrived
+        return self._length - self._arrived - len(self.unseen)
+
+    @property
+    def unseen(self) -> IntArray:
+        """Return the positions of slots that nobody saw: they have no reward, and lack none."""
+        positions = self._unseen[: self._hidden]
+        return positions[self._numbers[positions, 2] == -1 - np.arange(self._hidden)] if self._hidden else positions
 
     dropped: int = forwarded("_kept.dropped", "How many rows were dropped, with a reward or without.")
     abandoned: int = forwarded("_kept.abandoned", "How many rounds were dropped before a reward arrived.")
@@ -295,7 +305,7 @@ class History:
     def samples(self) -> Samples:
         """Return the rows that count and whose rewards arrived, with their weights."""
         contexts, rewards, weights = self._contexts[: self._length], self._rewards(), self._weights()
-        if not self.missing and weights is None:
+        if self._length == self._arrived and weights is None:
             return Samples(self.rows, contexts, rewards, None)
         inside = ~np.isnan(rewards)
         if weights is not None:
@@ -361,9 +371,9 @@ class History:
         return places[trained], self._values[here][trained]
 
     def rewards_between(self, start: int, end: int) -> Array:
-        """Return the rewards of the kept rounds start + 1 … end, NaN where none arrived."""
+        """Return the rewards of the kept rounds start + 1 … end that were seen, NaN where none arrived."""
         positions, kept = self._kept.positions(np.arange(start, end) + self.logged)
-        return self._known_rewards(positions[kept])
+        return self._known_rewards(np.setdiff1d(positions[kept], self.unseen, assume_unique=True))
 
     def arms_since(self, round: int, version: int) -> IntArray:
         """Return the arms that a version chose after this round, none of which was dropped."""
@@ -459,6 +469,7 @@ class History:
         other = self._of_rows(merged, numbers, values)
         other._record(places[self._arrivals[: self._arrived]], self._values[: self._arrived])
         other._record(places[len(own) :], rewards)
+        other = other._hiding(places[self.unseen])
         other.total, settled = self.total + rounds, sums.count + self._arrived
         abandoned = other.total - len(order) - sums.count
         old = np.concatenate([own, rows])[order]
@@ -476,6 +487,18 @@ class History:
         positions, kept = self._found(numbers, decision.life)
         self._check_decision(decision, numbers, positions, kept)
         return self._with_rewards(numbers, positions, kept, rewards, late)
+
+    def with_unseen(self, decision: Decision) -> History:
+        """Return the history that knows of these slots that nobody saw them; those with a reward keep it."""
+        numbers = read_whole(decision.round, "rounds", UnknownRound)
+        positions, kept = self._found(numbers, decision.life)
+        self._check_decision(decision, numbers, positions, kept)
+        positions = positions if kept is None else positions[kept]
+        index = -1 - self._numbers[positions, 2]
+        known = (index >= 0) & (index < self._hidden)
+        known[known] = self._unseen[index[known]] == positions[known]
+        new = positions[np.isnan(self._known_rewards(positions)) & ~known]
+        return self._hiding(new) if len(new) else self
 
     def with_first_reward(self, decision: Decision, reward: Any) -> History | None:
         """Return what `with_rewards_of` does for the usual case, None in every other.
@@ -625,6 +648,13 @@ class History:
         self._values = appended(self._values, before, values)
         self._arrived = after
 
+    def _hiding(self, positions: IntArray) -> History:
+        """Return the history with these slots among the unseen."""
+        other, before = shallow(self), self._hidden
+        other._unseen, other._hidden = appended(self._unseen, before, positions), before + len(positions)
+        self._numbers[positions, 2] = -1 - np.arange(before, other._hidden)
+        return other
+
     # --- dropping
 
     def without(self, gone: BoolArray) -> History:
@@ -639,6 +669,7 @@ class History:
         stays = kept[arrivals]
         moved = np.cumsum(kept) - 1
         other._record(moved[arrivals[stays]], values[stays])
+        other = other._hiding(moved[self.unseen[kept[self.unseen]]])
         start = max(self._kept.start, int(rows[gone][-1]) + 1)
         dropped, before = rewards[gone], self._kept
         arrived = dropped[~np.isnan(dropped)]
@@ -657,7 +688,7 @@ class History:
         """Return what a learner needs: contexts and rewards, and the `predictions` of some learners alone."""
         if predictions:
             return changed(self, _lives=())
-        return changed(self, _numbers=np.empty((0, 3), np.int64), _known=np.empty((0, 3)), _lives=())
+        return changed(self, _hidden=0, _numbers=np.empty((0, 3), np.int64), _known=np.empty((0, 3)), _lives=())
 
     # --- saving
 
@@ -666,6 +697,7 @@ class History:
         columns = ("contexts", "rewards", "arms", "versions", "propensities", "means", "bonuses")
         arrays: Arrays = {name: getattr(self, name) for name in columns}
         arrays |= {"arrivals": _read_only(self._arrivals[: self._arrived]), "kept.old": self._kept.old}
+        arrays |= {"unseen": unseen} if len(unseen := self.unseen) else {}
         forgetting = None if self.forgetting is None else self.forgetting.describe()
         numbers = {"logged": self.logged, "forgetting": forgetting, "lives": [list(life) for life in self._lives]}
         return numbers | {"kept": self._kept.describe()}, arrays
@@ -688,6 +720,11 @@ class History:
             saved.check(known, f"arms from -1 to {MOST_ARMS} and versions from -1 on")
             other._append(contexts, arms, versions, np.stack(columns, axis=1))
             other._record(arrivals, rewards[arrivals])
+            if "unseen" in saved:
+                unseen = np.unique(saved.array("unseen", (None,), "int"))
+                fits = not len(unseen) or (unseen[0] >= 0 and unseen[-1] < rows and np.isnan(rewards[unseen]).all())
+                saved.check(fits, "rows without a reward in unseen,")
+                other = other._hiding(unseen)
             other._kept = kept = KeptRows.restored(saved.inner("kept"))
             other.total = rows + kept.dropped
             fits = other.logged <= other.total and len(kept.old) <= rows and kept.settled <= other.arrived

@@ -447,8 +447,8 @@ class Policy(ABC):
             decision belongs to a later one, so use it only where that cannot happen.
         seen
             Of a slate that was seen from above, the last slot that was seen, counted from 1; 0 for none. `rewards` has
-            one number for each slot seen, and the slots below get none. A single number without `seen` is the slate's
-            reward, of which each slot gets an equal share.
+            one number for each slot seen; the slots below get none, and are not counted as missing. A single number
+            without `seen` is the slate's reward, of which each slot gets an equal share.
         costs
             What each of the rounds took of a `Ceiling(costs="learned")`; `rewards` may then be None.
         late
@@ -489,6 +489,8 @@ class Policy(ABC):
                 pass
             elif decision is not None:
                 history = history.with_rewards_of(decision, rewards, late=late)
+                if told is not None and len(decision.rounds) < len(told.rounds):
+                    history = history.with_unseen(told[len(decision.rounds) :])
             elif ids is not None:
                 history = history.with_rewards_by_id(ids, rewards, late=late)
             else:
