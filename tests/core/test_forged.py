@@ -73,6 +73,17 @@ def test_arrays_that_do_not_fit_each_other_are_refused(returning, name, tmp_path
         rarely.load(tmp_path / "policy.rarely")
 
 
+@pytest.mark.parametrize("column", [1e308, 21.0, -1.0, 0.5])
+def test_packed_columns_that_no_context_has_are_refused(column, tmp_path):
+    KINDS["sparse"].make(tmp_path / "made")
+    saved = archive.read(tmp_path / "made" / "policy.rarely")
+    inputs = saved.arrays["covariance.input0"].copy()
+    inputs[0, 0] = column
+    archive.write(tmp_path / "policy.rarely", saved.header, saved.arrays | {"covariance.input0": inputs})
+    with pytest.raises(SnapshotError, match="whole columns from 0 to 20 in the first half of input0"):
+        rarely.load(tmp_path / "policy.rarely")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_forged_file_ends_in_a_typed_error_or_does_no_harm(kind, tmp_path):
     prepared(kind, tmp_path)  # which nobody forged, and does no harm either

@@ -32,8 +32,8 @@ from rarely._core.covariance.dual import Dual, InnerProducts
 from rarely._core.covariance.primal import Primal
 from rarely._core.covariance.protocol import FORMS, Covariance, Limit, RowCost, Widths
 from rarely._core.errors import InvalidInput, check_positive, check_whole, nearest, shown
-from rarely._core.model.features import FactorRows, Factors
-from rarely._core.model.sparse_features import SparseFactors
+from rarely._core.model.features import Factors
+from rarely._core.model.sparse_features import SparseFactorRows
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
@@ -283,7 +283,7 @@ class DualFactory(CovarianceFactory):
     def _new(self, form: str, widths: Widths) -> Covariance:
         if form == "diagonal":
             return SparseDiagonal(widths, self.ridge, self._limit(widths), self.columns)
-        rows = partial(FactorRows, widths, SparseFactors if self.columns else Factors)
+        rows = partial(SparseFactorRows, widths, self.columns) if self.columns else None
         return Dual(widths, self.ridge, self._limit(widths), self.inner, rows)
 
 

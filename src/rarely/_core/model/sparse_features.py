@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rarely._core.model.features import Factors
+from rarely._core.model.features import FactorRows, Factors
 from rarely._core.model.network import Network, Weights
+from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, IntArray
 
 
@@ -27,6 +28,20 @@ class SparseFactors(Factors):
     def compute_norms(self) -> Array:
         numbers = self.inputs[0][:, self.inputs[0].shape[1] // 2 :]
         return Factors((numbers, *self.inputs[1:]), self.signals).compute_norms()
+
+
+class SparseFactorRows(FactorRows):
+    """Sparse factors of past rounds, growing."""
+
+    def __init__(self, widths: tuple[tuple[int, int], ...], columns: int) -> None:
+        super().__init__(widths, SparseFactors)
+        self.columns = columns
+
+    def read(self, saved: Fields) -> None:
+        super().read(saved)
+        columns = np.split(self.view.inputs[0], 2, axis=1)[0]
+        fit = (columns >= 0) & (columns < self.columns) & (columns == np.floor(columns))
+        saved.check(fit.all(), f"whole columns from 0 to {self.columns - 1} in the first half of {self._names[0]}")
 
 
 def unpacked(packed: Array) -> tuple[IntArray, Array]:
