@@ -3,12 +3,13 @@
 import json
 
 import numpy as np
+import pytest
 
 from rarely import LinTS, OnDemand, Worth
-from rarely.cluster import fleet
+from rarely.cluster import Decider, fleet
 from rarely.cluster.decision_lines import Log, lines_of
 from rarely.cluster.fleet import OpenVersion
-from rarely.errors import InvalidWorth
+from rarely.errors import InvalidSlate, InvalidWorth
 
 
 def test_a_decision_in_worth_is_made_again_from_its_line(tmp_path, monkeypatch):
@@ -31,3 +32,15 @@ def test_a_decision_in_worth_is_made_again_from_its_line(tmp_path, monkeypatch):
     decided = [said for _, said in lines_of(tmp_path / "1.log") if not isinstance(said, dict)]
     assert len(decided) == 20
     assert [fleet._made_again(other, each) for each in decided] == [0.0] * 20
+
+
+def test_slates_are_refused_with_the_reason_and_nothing_is_logged(tmp_path, monkeypatch):
+    records, policy = [], LinTS(2, OnDemand(), seed=0)
+    monkeypatch.setattr(fleet, "read_published", lambda *_: policy.with_covariance())
+    monkeypatch.setattr(fleet, "names_used", lambda *_: ["version-00000-0123456789abcdef.rarely"])
+    with Decider(tmp_path, log=records.append) as decider:
+        with pytest.raises(InvalidSlate, match="one arm a round, because"):
+            decider.decide("visit 7", np.eye(2), slots=2)
+        assert records == []
+        decider.decide("visit 7", np.eye(2))
+    assert len(records) == 1

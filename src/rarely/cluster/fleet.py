@@ -27,7 +27,7 @@ from rarely.cluster.decision_lines import Log, Logged, LostDecisions, damaged, l
 from rarely.cluster.files import Folder
 from rarely.cluster.store import names_used, published_as, read_published
 from rarely.cluster.waves import logs_in, predecessor
-from rarely.errors import InvalidInput
+from rarely.errors import InvalidInput, InvalidSlate
 from rarely.extend import Array, BoolArray
 from rarely.extend.provisional import LiveCopy, Worth
 
@@ -129,8 +129,18 @@ class Decider:
         """The version in use."""
         return self._version.policy.version
 
-    def decide(self, id: str, contexts: Any, mask: Any = None, *, worth: Any = None) -> Decision:
-        """Decide one round, log it and return it; contexts, mask and worth are those of `Policy.select`."""
+    def decide(
+        self, id: str, contexts: Any, mask: Any = None, *, worth: Any = None, slots: int | None = None
+    ) -> Decision:
+        """Decide one round, log it and return it; contexts, mask and worth are those of `Policy.select`.
+
+        Slates are refused: `slots` raises `InvalidSlate`.
+        """
+        if slots is not None:
+            raise InvalidSlate(
+                "a fleet decides one arm a round, because a line of its log is made again alone and does not know what "
+                "stands above it; let one process, or a Study, fill slots."
+            )
         if not isinstance(id, str):  # one log with a number would keep `join` from making a column of all
             raise InvalidInput(f"id must be text that names this decision alone; got {id!r}.")
         with self._lock:
