@@ -4,7 +4,7 @@ import pytest
 
 from rarely import FramePolicy, LinUCB, Mixture, OnDemand
 from rarely.service.access import KeyFile
-from rarely.study import RewardRule, Study
+from rarely.study import Study
 from services import serving
 
 RANK = {
@@ -90,12 +90,11 @@ def test_events_that_are_not_there(served):
     assert served.status().rewards.quarantined == 1
 
 
-def test_a_deferred_event_needs_a_study_without_a_default_reward(storage):
-    loop(storage, rewards=RewardRule(wait=600, default=0.0))
-    with serving(storage, automatic=False) as service:
-        reply = service.send("POST", f"{PATH}/rank", RANK | {"deferActivation": True})
-        assert (reply.status, "default reward" in reply.content["detail"]) == (422, True)
-        assert service.send("POST", f"{PATH}/rank", RANK).status == 201
+def test_a_deferred_event_is_refused_because_a_study_would_learn_from_it_before_it_is_active(served):
+    reply = served.send("POST", f"{PATH}/rank", RANK | {"deferActivation": True})
+    assert (reply.status, "activated or not" in reply.content["detail"]) == (422, True)
+    assert served.status().events == 1
+    assert served.send("POST", f"{PATH}/rank", RANK).status == 201
 
 
 def test_the_key_may_come_in_personalizers_header(storage, tmp_path):

@@ -55,14 +55,17 @@ class RankReward(RequestBody):
 @route("POST", f"{BASE}/rank", "decide", (RankRequest,))
 async def rank(api: Api, study: OpenedStudy, key: Key | None, body: RankRequest) -> Response:
     """Rank actions as Azure Personalizer does: `rewardActionId` is to be shown, and the event gets its reward."""
-    tables, rule = study.study.settings.tables, study.study.settings.rewards
+    tables = study.study.settings.tables
     if tables is None or tables.items is None or tables.key is None:
         detail = (
             "rank needs a study of FramePolicy.fit(kind, users, items, key=…): actions are items, named by the key."
         )
         raise Refusal(422, detail, "InvalidStudy")
-    if body.deferActivation and rule.default is not None:
-        detail = "deferActivation needs a study without a default reward, which an event never shown would get, too."
+    if body.deferActivation:
+        detail = (
+            "deferActivation must be false: a study learns from any event that gets a reward, activated or not. "
+            "Ask for the rank when it is going to be shown, or send no reward for what was not shown."
+        )
         raise Refusal(422, detail, "InvalidBody")
     if len(body.actions) > api.limits.arms:
         raise Refusal(422, f"a rank may have at most {api.limits.arms} actions.", "InvalidContexts")
@@ -95,7 +98,7 @@ async def rank_reward(api: Api, study: OpenedStudy, key: Key | None, body: RankR
 
 @route("POST", f"{BASE}/events/{{event}}/activate", "decide")
 async def rank_activate(api: Api, study: OpenedStudy, key: Key | None, event: str) -> Response:
-    """Say that an event was shown; a study learns from it as soon as it has a reward."""
+    """Answer that an event is active, as all events are; a study learns from it as soon as it has a reward."""
     await run_in_threadpool(study.study.decision, event)
     return Response(status_code=204)
 
