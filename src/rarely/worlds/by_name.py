@@ -2,6 +2,7 @@
 
     cosine quadratic mushroom magic      the paper's four
     needle wheel …                       the gallery; wheel-0.95 is the wheel with δ = 0.95
+    router-cut router-regression         three models that answer prompts: `routers.py`
     gaussian-3 ten-coins …               plain arms: bandits without contexts
     digits wine breast_cancer iris       tables of scikit-learn, where it is installed
     shuttle covertype adult              tables of Riquelme et al. (2018)
@@ -23,6 +24,7 @@ from rarely.logs.tables import finite_number
 from rarely.worlds.datasets import DATASETS
 from rarely.worlds.gallery import GALLERY, PLAIN_ARMS, Wheel
 from rarely.worlds.protocol import World
+from rarely.worlds.routers import Router
 from rarely.worlds.synthetic import Cosine, Quadratic
 from rarely.worlds.table import Table, TableWorld, own_table, sklearn_table
 
@@ -34,7 +36,8 @@ WORLD_SETS: dict[str, tuple[str, ...]] = {
     "showdown": ("shuttle", "covertype", "adult"),
 }
 """Names by the set to which they belong."""
-_MADE: dict[str, World] = {"cosine": Cosine(), "quadratic": Quadratic(), **GALLERY, **PLAIN_ARMS}
+_ROUTERS: dict[str, World] = {"router-cut": Router("price cut"), "router-regression": Router("regression")}
+_MADE: dict[str, World] = {"cosine": Cosine(), "quadratic": Quadratic(), **GALLERY, **PLAIN_ARMS, **_ROUTERS}
 
 
 @cache
@@ -73,9 +76,10 @@ def find_world(name: str, label: str | None = None, ignore: tuple[str, ...] = ()
         return _own(source)
     if name.endswith(".csv"):
         return _played(own_table(name, label, ignore))
-    sets = "; ".join(f"{each}: {', '.join(names)}" for each, names in WORLD_SETS.items())
+    sets = WORLD_SETS | {"routers": tuple(_ROUTERS)}
+    there = "; ".join(f"{each}: {', '.join(names)}" for each, names in sets.items())
     raise InvalidInput(
-        f"no world is called {name!r}; there are ({sets}), wheel-δ such as wheel-0.95, any file.csv, and your own as "
+        f"no world is called {name!r}; there are ({there}), wheel-δ such as wheel-0.95, any file.csv, and your own as "
         "module:name."
     )
 
