@@ -291,18 +291,25 @@ class CompiledStep:
                 decision = replace(decision, worth=rounds.worth[0])
             self._one = (arms, self._task.dim) if rounds.whole and rounds.worth is None else None
         else:
-            decision = Decision.of(
-                parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1),
-                arm=history.arms[-start:].copy(),
-                version=np.full(start, version),
-                round=np.arange(begin + 1, begin + start + 1),
-                life=life,
-                held_out=np.concatenate(lots) if self._mixed and self._draws else None,
-                source=np.broadcast_to(np.array(self._source), (start,)),
-                worth=None if rounds.worth is None else rounds.worth[:start],
-            )
+            decision = self._block(parts, lots, after, rounds, life, begin)
         self._in_use = False
         return after, decision
+
+    def _block(
+        self, parts: list[Array], lots: list[Array], after: PolicyState, rounds: RoundContexts, life: str, begin: int
+    ) -> Decision:
+        """Return the decisions of the rounds since `begin` as one, from what C wrote part by part."""
+        decided = after.history.rounds - begin
+        return Decision.of(
+            parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1),
+            arm=after.history.arms[-decided:].copy(),
+            version=np.full(decided, self._task.version),
+            round=np.arange(begin + 1, begin + decided + 1),
+            life=life,
+            held_out=np.concatenate(lots) if self._mixed and self._draws else None,
+            source=np.broadcast_to(np.array(self._source), (decided,)),
+            worth=None if rounds.worth is None else rounds.worth[:decided],
+        )
 
     def scores(self, state: PolicyState, rounds: RoundContexts) -> Array | None:
         """Return mean, bonus and probability of every arm under the Z in use, (3, n, K); None as `decide` does."""
