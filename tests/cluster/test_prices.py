@@ -1,6 +1,7 @@
 """Worth in a fleet: in the line of a decision, and in the audit that makes it again."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def test_a_decision_in_worth_is_made_again_from_its_line(tmp_path, monkeypatch):
 def test_slates_are_refused_with_the_reason_and_nothing_is_logged(tmp_path, monkeypatch):
     records, policy = [], LinTS(2, OnDemand(), seed=0)
     monkeypatch.setattr(fleet, "read_published", lambda *_: policy.with_covariance())
+    monkeypatch.setattr(fleet, "Folder", SimpleNamespace(at=lambda url: url))
     monkeypatch.setattr(fleet, "names_used", lambda *_: ["version-00000-0123456789abcdef.rarely"])
     with Decider(tmp_path, log=records.append) as decider:
         with pytest.raises(InvalidSlate, match="one arm a round, because"):
