@@ -216,6 +216,15 @@ def test_an_update_that_is_due_for_a_hundred_rounds_is_said_once(schedule):
         blocks.select(RNG.random((150, 4, 3)))
 
 
+@pytest.mark.parametrize("block", [1, 40])
+@pytest.mark.parametrize("make", [LinUCB, BatchNeuralUCB])
+def test_the_end_of_a_batch_is_not_put_off_by_the_next_that_was_planned(make, block):
+    policy = make(3, FixedGrid(600, 6), seed=0)  # ends a batch after every 100 rounds
+    with pytest.warns(ScheduleWarning, match="due for 100 rounds, since round 100:"):
+        for _ in range(240 // block):
+            policy.select(RNG.random((block, 4, 3)) if block > 1 else RNG.random((4, 3)))
+
+
 def test_nothing_is_said_where_no_update_was_due():
     assert not late_warnings(LinUCB(3, OnDemand(horizon=20), seed=0), 60)
     policy = LinUCB(3, Paced(horizon=20, batches=2), seed=0)

@@ -163,8 +163,8 @@ class BatchClock:
         return f"{count}, {ahead}" if ahead else count
 
     def ended(self, round: int) -> BatchClock:
-        """Return the clock after the batch's last round."""
-        return changed(self, due=True, due_round=round)
+        """Return the clock after the batch's last round; a batch that has ended stays as it was."""
+        return self if self.due else changed(self, due=True, due_round=round)
 
     def restarted(self, round: int, log_det: float, version: int) -> BatchClock:
         """Return the clock at the start of a batch of the given version."""
