@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rarely import DeterminantTrigger, FixedGrid, LinTS, LinUCB, Mixture, Uniform
+from rarely import DeterminantTrigger, FixedGrid, LinTS, LinUCB, Mixture, ScheduleWarning, Uniform
 from rarely.extend.provisional import content_at
 from rarely.study import ApprovalNeeded, CheckpointWarning, Stage, Study, StudyFailed, session, train
 from studies import contexts_of, every_storage, linear, neural, play
@@ -196,6 +196,31 @@ def test_whatever_is_wrong_with_the_file_of_checkpoints_new_ones_are_made(make, 
         third = make.open()
     assert third.saved > expected[1].seq
     assert fingerprint(third) == last
+
+
+def test_overdue_updates_are_told_of_where_they_are_of_the_present(tmp_path):
+    url = f"sqlite:///{tmp_path}/trial.db"
+    schedule = FixedGrid(600, 6)  # batches of 100
+
+    def told(do):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with Study.open(url) as study:
+                do(study)
+                forget(study)
+        return [str(each.message) for each in caught if each.category is ScheduleWarning]
+
+    Study.create(url, "trial", policy=LinUCB(2, schedule, seed=0), arms=["a", "b", "c"]).close()
+    assert len(told(lambda study: play(study, 0, 210))) == 1
+    assert told(lambda study: None) == [
+        "an update has been due for 110 rounds, since round 100: version 0 still decides, without what was observed "
+        "since. Call policy.update() when policy.due is True."
+    ]
+    assert not told(lambda study: study.update())[1:]
+    assert len(told(lambda study: play(study, 210, 250))) == 1
+    told(lambda study: study.update())
+    assert not told(lambda study: study.rollback(0, actor="ann", reason="to see"))
+    assert not told(lambda study: (study.replay(), study.verify(), play(study, 460, 5)))
 
 
 def change(path, sql):

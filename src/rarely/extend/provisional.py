@@ -30,7 +30,17 @@ from rarely._core.policies.learner import RewardTask, split_mix
 from rarely._core.policies.monitor import ALARM_KINDS, t_quantile
 from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.policy import facts_table
-from rarely._core.policies.replay import alike, content_at, follow, put_back, rule_of, set_life, set_rule, state_of
+from rarely._core.policies.replay import (
+    alike,
+    content_at,
+    follow,
+    put_back,
+    rule_of,
+    set_life,
+    set_rule,
+    state_of,
+    warn_of_present,
+)
 from rarely._core.policies.saving import MODELS, POLICIES, WRAPPERS, restore
 from rarely._core.policies.slates import slot_rewards
 from rarely._core.policies.state import ArmStats, BatchClock, PolicyState
@@ -53,6 +63,6 @@ __all__ = [
     "announce_rounding", "archive", "cache_folder", "cholesky", "content_at", "distribution", "errors",
     "facts_table", "follow", "forwarded", "lock", "native", "new_values", "path_of", "plain", "put_back",
     "read_contexts", "read_rounds", "refusal", "replacing", "restore", "ridge_solution", "rule_of", "sample_arms",
-    "set_life", "set_rule", "slot_rewards", "split_mix", "state_of", "summing_to_one", "t_quantile", "with_worth",
-    "worth_from", "write_file",
+    "set_life", "set_rule", "slot_rewards", "split_mix", "state_of", "summing_to_one", "t_quantile", "warn_of_present",
+    "with_worth", "worth_from", "write_file",
 ]  # fmt: skip

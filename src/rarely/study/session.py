@@ -54,6 +54,7 @@ from rarely.extend.provisional import (
     set_life,
     set_rule,
     state_of,
+    warn_of_present,
 )
 from rarely.study import errors
 from rarely.study.decision import Answer, DecisionRecord, Question, Slate, answer_of, asked_of, block_events, record_of
@@ -624,6 +625,7 @@ class Session:
                 f"{live.policy.round}. Use a backup."
             )
         self._work += time.thread_time() - began
+        warn_of_present(live.policy)
         return live
 
     def _repeat(self, live: LivePolicy, last: int, segment: Segment) -> None:

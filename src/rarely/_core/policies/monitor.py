@@ -286,12 +286,7 @@ def warn_overdue(before: PolicyState, after: PolicyState) -> None:
     since = after.clock.due_round
     within = horizon is None or after.history.rounds <= horizon  # past it the other warning has been given
     if since and within and before.history.rounds < since + OVERDUE <= after.history.rounds:
-        warnings.warn(
-            f"an update has been due for {OVERDUE} rounds, since round {since}: version {before.clock.version} still "
-            "decides, without what was observed since. Call policy.update() when policy.due is True.",
-            ScheduleWarning,
-            stacklevel=3,
-        )
+        say_overdue(after.clock, since + OVERDUE)
     if horizon is None or not (before.clock.due or rounds > 1):
         return
     if before.history.rounds <= horizon < after.history.rounds:
@@ -302,6 +297,17 @@ def warn_overdue(before: PolicyState, after: PolicyState) -> None:
             ScheduleWarning,
             stacklevel=3,
         )
+
+
+def say_overdue(clock: BatchClock, round: int) -> None:
+    """Warn that an update has been due for some rounds, until this one."""
+    since = clock.due_round
+    warnings.warn(
+        f"an update has been due for {round - since} rounds, since round {since}: version {clock.version} still "
+        "decides, without what was observed since. Call policy.update() when policy.due is True.",
+        ScheduleWarning,
+        stacklevel=4,
+    )
 
 
 def log_update(policy: str, record: UpdateRecord) -> None:

@@ -14,7 +14,9 @@ import numpy as np
 
 from rarely._core.choice.rules import ArmScores, ChoiceRule, MixedRule
 from rarely._core.growable_array import shallow
+from rarely._core.policies.ceilings import check_user
 from rarely._core.policies.compiled_step import CompiledStep
+from rarely._core.policies.monitor import OVERDUE, say_overdue
 from rarely._core.policies.policy import Policy
 from rarely._core.policies.state import PolicyState
 from rarely._core.types import Array, Arrays, IntArray
@@ -89,6 +91,13 @@ def alike(policy: Policy, rule: ChoiceRule) -> bool:
     return policy._step is not None and CompiledStep().possible(replace(policy._state.current, rule=rule))
 
 
+def warn_of_present(policy: Policy) -> None:
+    """Warn if an update is overdue now, after the rounds that were followed: `follow` is silent."""
+    clock, rounds = policy._state.clock, policy.round
+    if clock.due_round and rounds >= clock.due_round + OVERDUE:
+        say_overdue(clock, rounds)
+
+
 def follow(
     policy: Policy,
     contexts: Any,
@@ -111,8 +120,10 @@ def follow(
     rule = before.current.rule
     try:
         set_rule(policy, Script(arms, rule.draws, ignore_running_bonuses, _is_compiled(rule), rule))
-        policy.select(contexts, mask, worth=worth, user=user)
-        after = policy._state
+        # Not `select`, which warns of updates that are overdue: these rounds are past.
+        with policy._single_caller():
+            who = check_user(user, before.ledger)
+            after, _ = policy._decide(policy._packed(contexts), mask, worth, who, until_due=False)
         done = slice(len(before.history), None)
         assessments = np.column_stack([propensities, after.history.means[done], after.history.bonuses[done]])
         # The rows that were just written hold the script's propensities, 1; they are written again.
