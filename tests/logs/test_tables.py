@@ -529,3 +529,22 @@ def test_semicolons_tabs_and_decimal_commas_are_read(tmp_path):
     ):
         log = DecisionLog.from_frame(written(tmp_path / name, lines), arm="offer", reward="paid")
         assert (log.rows.tolist(), log.arm_names) == (plain.rows.tolist(), plain.arm_names)
+
+
+def test_columns_of_a_file_that_are_dates_are_coded_as_dates(tmp_path):
+    lines = ["day,seen,code,arm,reward"]
+    lines += [f"2031-05-{i + 1:02d},2031-05-01 1{i}:30,2031-13-0{i},{i % 2},{i}" for i in range(9)]
+    lines += [",,,0,1"]
+    names = DecisionLog.from_frame(
+        written(tmp_path / "log.csv", lines), encoder="auto", arm="arm", reward="reward"
+    ).names
+    assert {"day (days)", "day (missing)", "seen (days)"} <= {*names}
+    assert not any(name.startswith("code (days") for name in names)  # no calendar has a month 13
+
+
+def test_a_file_without_rows_is_refused_by_its_name(tmp_path):
+    for encoder in (None, "auto"):
+        with pytest.raises(InvalidLog, match="log.csv has a header and no rows"):
+            DecisionLog.from_frame(
+                written(tmp_path / "log.csv", ["age,arm,reward"]), encoder=encoder, arm="arm", reward="reward"
+            )

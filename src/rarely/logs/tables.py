@@ -39,6 +39,7 @@ NAME_LIKE = {"none", "na", "n/a", "null"}
 WHOLE = re.compile(r"[+-]?\d{1,320}")
 DECIMAL = re.compile(r"[+-]?\d{1,320}\.\d{1,320}")
 FINER = re.compile(r"[.,]\d{6}(\d+)")
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
 DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "prob", "probability"} | {
     *("propensities", "probs", "probabilities", "id", "uuid", "index", "time", "timestamp", "date", "label")
@@ -242,6 +243,14 @@ def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
     return columns
 
 
+def _are_dates(values: Sequence[Any]) -> bool:
+    """Return whether values are text and all dates, or dates with times, of ISO 8601: a file has no other dates."""
+    stated = [value for value in values if not is_gap(value)]
+    return bool(stated) and all(
+        isinstance(each, str) and DATE.match(each) and moment(each) is not None for each in stated
+    )
+
+
 def _open_frame(frame: Any, name: str) -> NamedRows:
     if not hasattr(frame, "columns") and hasattr(frame, "__arrow_c_stream__"):
         frame = pyarrow().table(frame)
@@ -369,11 +378,15 @@ def read_columns(
                 f"{shown(encoder)} and context={shown(context)}."
             )
         lines = list(table.lines)
+        if not lines:
+            raise InvalidLog(f"{table.name} has a header and no rows.")
         table = replace(table, lines=iter(lines))
         if automatic or not hasattr(frame, "columns"):
             frame = columns_of(table.header, [line for _, line in lines])
         if automatic:
-            encoder, context = FrameEncoder.fit({name: frame[name] for name in names}), None
+            sample = {name: frame[name] for name in names}
+            kinds = dict.fromkeys(filter(lambda name: _are_dates(sample[name]), names), "date")
+            encoder, context = FrameEncoder.fit(sample, kinds=kinds), None
         encoded = np.asarray(encoder.transform(frame), np.float64)
         if encoded.ndim != 2 or len(encoded) != len(lines):
             raise InvalidLog(f"an encoder must return a row of numbers for each of {len(lines)}; got {encoded.shape}.")
