@@ -544,7 +544,7 @@ def test_columns_of_a_file_that_are_dates_are_coded_as_dates(tmp_path):
 
 def test_a_file_without_rows_is_refused_by_its_name(tmp_path):
     for encoder in (None, "auto"):
-        with pytest.raises(InvalidLog, match="log.csv has a header and no rows"):
+        with pytest.raises(InvalidLog, match=r"log\.csv has a header and no rows"):
             DecisionLog.from_frame(
                 written(tmp_path / "log.csv", ["age,arm,reward"]), encoder=encoder, arm="arm", reward="reward"
             )
