@@ -29,7 +29,7 @@ import numpy as np
 from rarely.extend import Array, IntArray
 from rarely.extend.checks import InvalidInput, RarelyError, shown
 from rarely.extend.provisional import path_of
-from rarely.frames.columns import check_distinct, is_gap, key_of, read_table
+from rarely.frames.columns import ColumnKind, check_distinct, is_gap, key_of, read_table
 from rarely.frames.encoder import FrameEncoder
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
@@ -385,7 +385,7 @@ def read_columns(
             frame = columns_of(table.header, [line for _, line in lines])
         if automatic:
             sample = {name: frame[name] for name in names}
-            kinds = dict.fromkeys(filter(lambda name: _are_dates(sample[name]), names), "date")
+            kinds: dict[str, ColumnKind] = {name: "date" for name in names if _are_dates(sample[name])}
             encoder, context = FrameEncoder.fit(sample, kinds=kinds), None
         encoded = np.asarray(encoder.transform(frame), np.float64)
         if encoded.ndim != 2 or len(encoded) != len(lines):
