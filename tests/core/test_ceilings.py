@@ -22,6 +22,7 @@ from rarely import (
     Shares,
     Worth,
 )
+from rarely._core import native
 from rarely.errors import CeilingReached, InvalidInput, InvalidReward, InvalidWorth
 from rarely.extend.provisional import LiveCopy, VersionFunction
 
@@ -207,6 +208,27 @@ def test_an_undone_round_leaves_no_user_an_arm():
     policy.select(np.eye(2), user="ann")
     policy._state = before
     assert policy.select(np.eye(2), user="ann").reason == ""
+
+
+@pytest.mark.parametrize("maker", [LinUCB, LinTS])
+@pytest.mark.parametrize("costs", ["known", "learned"])
+def test_rounds_under_a_ceiling_are_decided_in_c_as_plainly(maker, costs):
+    if not native.in_use():
+        pytest.skip("there are no compiled loops")
+    limits = Ceiling(15.0 if costs == "known" else 40.0, costs=costs), Shares(caps={1: 60}, sticky=3)
+    one, plain = (maker(D, FixedGrid(80, 4), seed=1).under(*limits) for _ in range(2))
+    plain._step, draw = None, np.random.default_rng(1)
+    for _ in range(80):
+        contexts, user = draw.normal(size=(K, D)), f"u{draw.integers(20)}"
+        worth = Worth(spends=[0.0, 0.3, 1.0]) if costs == "known" else None
+        made, wanted = (each.select(contexts, worth=worth, user=user) for each in (one, plain))
+        assert (made.arm, made.reason) == (wanted.arm, wanted.reason)
+        np.testing.assert_allclose(made.probabilities, wanted.probabilities, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose([made.price, one.spent], [wanted.price, plain.spent], rtol=1e-6)
+        for each, decision in ((one, made), (plain, wanted)):
+            each.observe(decision, float(decision.arm), **({"costs": 0.4} if costs == "learned" else {}))
+            if each.due:
+                each.update()
 
 
 @pytest.mark.parametrize("costs", ["known", "learned"])

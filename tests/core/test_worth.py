@@ -209,3 +209,28 @@ def test_a_decision_describes_its_worth():
     decision = trained("ucb", 7).select(np.ones((2, D)), worth=Worth([1.0, 2.0], [0.5, np.inf]))
     assert decision.describe()["worth"] == {"gain": [1.0, 0.0], "cost": [0.5, 0.0]}
     assert copy.copy(decision.worth).of(2.0).tolist() == [1.5, 0.0]
+
+
+def test_a_round_in_worth_like_the_last_one_is_decided_and_refused_as_the_first():
+    contexts, costs = np.eye(3, D), np.array([0.0, 1.0, 2.0])
+    one, plain = (LinUCB(D, OnDemand(), beta=0.5, seed=0) for _ in range(2))
+    plain._step = None
+    gains = np.array([1.0, 3.0, -4.0])
+    for worth in (Worth(gains, costs), None, Worth(2.0, costs), Worth(gains), gains, Worth(1.0, [0.0, np.inf, 0.5])):
+        for _ in range(2):
+            made, wanted = one.select(contexts, worth=worth), plain.select(contexts, worth=worth)
+            np.testing.assert_array_equal(made.probabilities, wanted.probabilities)
+            np.testing.assert_allclose(made.bonuses, wanted.bonuses, rtol=1e-12)
+            assert (made.worth is None) == (wanted.worth is None)
+            if worth is not None:
+                np.testing.assert_array_equal(
+                    [made.worth.gain, made.worth.cost], [wanted.worth.gain, wanted.worth.cost]
+                )
+    made = one.select(contexts, worth=Worth(gains, costs))
+    gains[:] = 0.0  # the record is not the caller's array
+    assert made.worth.gain.tolist() == [1.0, 3.0, -4.0]
+    before = one.fingerprint()
+    for bad in (Worth(np.array([1.0, np.nan, 1.0])), Worth(np.inf), Worth(cost=-np.inf), Worth(spends=1.0)):
+        with pytest.raises(InvalidWorth):
+            one.select(contexts, worth=bad)
+    assert one.fingerprint() == before

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -23,7 +22,7 @@ from rarely._core.covariance import Covariance, CovarianceFactory, Dual
 from rarely._core.covariance.cholesky import PANEL
 from rarely._core.covariance.primal import Primal
 from rarely._core.errors import InvalidContexts, InvalidInput, InvalidWorth
-from rarely._core.growable_array import address, changed
+from rarely._core.growable_array import address, all_finite, changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.history import History
 from rarely._core.inputs.worth import Worth
@@ -72,6 +71,8 @@ class CompiledStep:
         self._possible = False
         self._parameters = -1
         self._shape: tuple[int, int, int] | None = None
+        self._worth = (0, 0)
+        """Where gains and costs of arms lie."""
         self._tables: Any = None
         """The contexts of the history into which C writes."""
         self._covariance: Any = None
@@ -161,7 +162,7 @@ class CompiledStep:
             start += -(-size // 8) * 8
 
     def decide_again(
-        self, state: PolicyState, contexts: Any, generator: np.random.Generator, life: str
+        self, state: PolicyState, contexts: Any, worth: Any, generator: np.random.Generator, life: str
     ) -> tuple[PolicyState, Decision] | None:
         """Decide one round of all arms that comes as the last one did, for which the room is ready; else None.
 
@@ -177,7 +178,10 @@ class CompiledStep:
             or state.reader.arms != contexts.shape[0]
         ):
             return None
+        if worth is not None and (worth := self._taken(worth)) is None:
+            return None
         self._in_use, task, place, self._covariance = True, self._task, state.random, current.covariance
+        task.gains, task.costs = (None, None) if worth is None else self._worth
         if history.full or history.tables[0] is not self._tables:
             history = self._bind(history, 1)
         np.add(contexts, 0.0, out=self._room["rows"][0])  # −0 becomes 0: equal contexts are the same bytes
@@ -195,7 +199,7 @@ class CompiledStep:
         history = history.after_rounds(1, life)
         clock = state.clock.after_round(history.rounds, current.covariance.log_det)
         after = changed(state, current=current, clock=clock, history=history, random=place, arm_stats=stats)
-        decision = self._decision(self._room["scores"][:, 0].copy(), after, life)
+        decision = self._decision(self._room["scores"][:, 0].copy(), after, life, worth)
         self._in_use = False
         return after, decision
 
@@ -227,7 +231,19 @@ class CompiledStep:
         task.disjoint, task.offered, task.log_det = stats.disjoint, stats.arms, covariance.log_det
         task.unexplored, task.picked, task.least_known = stats.unexplored, stats.chosen, stats.least_known
 
-    def _decision(self, scores: Array, after: PolicyState, life: str) -> Decision:
+    def _taken(self, worth: Any) -> Worth | None:
+        """Put gain and cost of one round into the room and return them, if they are finite and usual; else None."""
+        worth = worth if type(worth) is Worth else Worth(worth)
+        room, shape = self._room["worth"][:, 0], self._one and self._one[:1]
+        for row, value in enumerate((worth.gain, worth.cost)):
+            usual = type(value) is np.ndarray and value.dtype is FLOATS and value.shape == shape
+            if worth.spends is not None or not (usual or type(value) is float):
+                return None
+            room[row] = value
+        taken = room.copy()
+        return Worth(*taken) if all_finite(taken) else None
+
+    def _decision(self, scores: Array, after: PolicyState, life: str, worth: Worth | None) -> Decision:
         """Return the decision of the last round alone."""
         return Decision.of(
             scores,
@@ -237,6 +253,7 @@ class CompiledStep:
             life=life,
             held_out=bool(self._room["held_out"][0]) if self._mixed and self._draws else None,
             source=self._source,
+            worth=worth,
         )
 
     def decide(
@@ -286,10 +303,8 @@ class CompiledStep:
         after = changed(state, current=current, clock=clock, history=history, random=place, reader=reader)
         after.__dict__.update(arm_stats=stats, most_arms=most_arms)
         if rounds.single:
-            decision = self._decision(parts[0][:, 0], after, life)
-            if rounds.worth is not None:
-                decision = replace(decision, worth=rounds.worth[0])
-            self._one = (arms, self._task.dim) if rounds.whole and rounds.worth is None else None
+            decision = self._decision(parts[0][:, 0], after, life, rounds.worth and rounds.worth[0])
+            self._one = (arms, self._task.dim) if rounds.whole else None
         else:
             decision = self._block(parts, lots, after, rounds, life, begin)
         self._in_use = False
@@ -340,10 +355,11 @@ class CompiledStep:
         task, end, rule, (_, arms) = self._task, start + count, current.rule, rounds.present.shape
         if self._shape != (count, arms, task.dim):
             tables = (("rows", (count, arms, task.dim)), ("scores", (3, count, arms)))
-            offered = [(name, (count, arms)) for name in ("present", "gains", "costs")]
+            offered = [("present", (count, arms)), ("worth", (2, count, arms))]
             each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
             self._lay_out([*tables, *offered, *each])
             self._shape = task.rounds, task.arms, _ = (count, arms, task.dim)
+            self._worth = self._place["worth"], self._place["worth"] + 8 * count * arms
         room, places = self._room, self._place
         if rounds.whole:
             np.add(rounds.given[start:end], 0.0, out=room["rows"])
@@ -382,14 +398,12 @@ class CompiledStep:
 
     def _say_worth(self, worth: Worth | None, start: int, end: int) -> None:
         """Tell C what outcomes are worth: of the arms there are, in order."""
-        task, room = self._task, self._room
-        task.gains = task.costs = None
+        self._task.gains, self._task.costs = (None, None) if worth is None else self._worth
         if worth is not None:
-            there = ... if task.present is None else room["present"]
-            for name, values in (("gains", worth.gain), ("costs", worth.cost)):
+            there = ... if self._task.present is None else self._room["present"]
+            for table, values in zip(self._room["worth"], (worth.gain, worth.cost), strict=True):
                 numbers = values[start:end][there].ravel()
-                room[name].ravel()[: len(numbers)] = numbers
-                setattr(task, name, self._place[name])
+                table.ravel()[: len(numbers)] = numbers
 
     def _bind(self, history: History, rounds: int) -> History:
         """Return the history with room for so many more rounds, whose tables C knows."""

@@ -313,10 +313,10 @@ class Policy(ABC):
         """
         with self._single_caller():
             before, step, who = self._state, self._step, None
-            plain = mask is None and worth is None and slots is None and user is None and before.ledger is None
+            plain = mask is None and slots is None and user is None and before.ledger is None
             contexts = contexts if callable(contexts) else self._packed(contexts)
             if plain and step is not None and not until_due:
-                again = step.decide_again(before, contexts, self._scratch, self._life)
+                again = step.decide_again(before, contexts, worth, self._scratch, self._life)
                 if again is not None:
                     if again[0].clock.due:
                         warn_overdue(before, again[0])
@@ -359,7 +359,18 @@ class Policy(ABC):
     ) -> tuple[PolicyState, Decision]:
         if before.ledger is not None:
             return self._decided_within(before, rounds, reader, user, until_due=until_due)
-        step = self._step
+        return self._decided_freely(before, rounds, reader, self._step, until_due=until_due)
+
+    def _decided_freely(
+        self,
+        before: PolicyState,
+        rounds: RoundContexts,
+        reader: ContextReader,
+        step: CompiledStep | None,
+        *,
+        until_due: bool,
+    ) -> tuple[PolicyState, Decision]:
+        """Return the state after some rounds, and their decision, by the compiled step where it fits."""
         how: Any = {"life": self._life, "until_due": until_due}
         if step is not None and step.fits(before, rounds, self._factory):
             done = step.decide(before, rounds, reader, self._scratch, **how)
@@ -373,12 +384,11 @@ class Policy(ABC):
     ) -> tuple[PolicyState, Decision]:
         """Return the state after rounds under a ceiling or shares, one by one: each changes what is left."""
         decisions = list[Decision]()
+        # The plain way where shares change the rule: a record that is followed, by one rule, then has the same bits.
+        step = None if state.ledger.shares.floors or state.ledger.shares.holdout else self._step
 
         def decide_one(before: PolicyState, one: RoundContexts) -> tuple[PolicyState, Decision]:
-            # The plain way, whatever the rule of the round: a record that is followed then has the same bits.
-            how: Any = {"life": self._life, "until_due": False}
-            with np.errstate(all="ignore"):
-                return decide(before, one, reader, self._factory, self._scratch, **how)
+            return self._decided_freely(before, one, reader, step, until_due=False)
 
         for i in range(len(rounds)):
             who = user[i] if isinstance(user, list) else user
