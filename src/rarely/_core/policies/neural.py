@@ -179,6 +179,7 @@ class BatchNeuralUCB(Policy):
         limits, source = self._limits_of(limits, preset, scale), seeded(seed)
         when: Any = schedule  # None is refused there
         window: Any = None if is_automatic(forgetting) else forgetting
+        packed = scale.map.columns if isinstance(scale.map, SparseRows) else None
         super().__init__(
             self._around(self._learner_of(scale, limits.memory, source.generator)),
             schedule=when,
@@ -191,7 +192,7 @@ class BatchNeuralUCB(Policy):
             forgetting=window,
             within_batch=self._settings["within_batch"],
             factory=self._factory_of(model, scale),
-            override=self._returning_arms(dim) if window is None and additions.returning_arms else None,
+            override=self._returning_arms(dim, packed) if window is None and additions.returning_arms else None,
         )
 
     def _dim_of(self, model: Any, dim: int | None, preset: Preset, **others: Any) -> int:
@@ -307,13 +308,13 @@ class BatchNeuralUCB(Policy):
             return partial(DualFactory, inner=sparse_gram, columns=scale.map.scaled_dim)
         return getattr(model, "factory", CovarianceFactory)
 
-    def _returning_arms(self, dim: int) -> ScoreOverride | None:
+    def _returning_arms(self, dim: int, columns: int | None) -> ScoreOverride | None:
         """Return where the rewards of arms that return are kept apart; None where the learner alone judges."""
         if not isinstance(self._settings["beta"], NoiseRadius) or not isinstance(self._rule("lowest"), UpperConfidence):
             return None
         from rarely._core.policies.returning_arms import ReturningArms
 
-        return ReturningArms.start(dim)
+        return ReturningArms.start(dim, columns)
 
     _tuned_beta: NoiseRadius = TUNED_BETA
     _evidence_beta: NoiseRadius = EVIDENCE_BETA

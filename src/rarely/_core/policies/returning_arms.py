@@ -47,8 +47,8 @@ TRIES = 1.5
 """Tries of each arm that shares no column, over log₂(1 + t)."""
 STUCK = 16
 """Rewards from which own rewards decide where fewer could be compared: a policy that repeats an arm compares none."""
-MOST_ARMS = 4096
-"""More contexts than this are not looked up in every round."""
+MOST_ARMS = MOST_COLUMNS = 4096
+"""More contexts than this are not looked up in every round, nor columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +74,14 @@ class ReturningArms(ScoreOverride):
     compared: int = 0
     disjoint: bool = False
     """Whether the arms share no column."""
+    columns: int | None = None
+    """How many there are, where contexts are packed; see `SparseRows`."""
 
     @classmethod
-    def start(cls, dim: int) -> ReturningArms:
+    def start(cls, dim: int, columns: int | None = None) -> ReturningArms:
         """Return the value before the first round."""
         none = np.zeros(0)
-        return cls(np.zeros((0, dim)), none.astype(np.int64), none, none, none)
+        return cls(np.zeros((0, dim)), none.astype(np.int64), none, none, none, columns=columns)
 
     @property
     def decides(self) -> bool:
@@ -93,7 +95,7 @@ class ReturningArms(ScoreOverride):
         found = self._found(rows)
         new = np.flatnonzero(found < 0)
         if len(self.places) and 2 * len(new) > len(rows):
-            return DisjointArms.start(rows.shape[1]).after(rows, arm)
+            return DisjointArms.start(rows.shape[1], self.columns).after(rows, arm)
         if not len(new):
             chosen = self.chosen.copy()
             chosen[found[arm]] += 1
@@ -184,7 +186,7 @@ class ReturningArms(ScoreOverride):
 
     def restored(self, saved: Fields) -> ScoreOverride:
         if "tried" in saved:
-            return DisjointArms.start(self.contexts.shape[1]).restored(saved)
+            return DisjointArms.start(self.contexts.shape[1], self.columns).restored(saved)
         with saved:
             contexts = saved.array("contexts", (None, self.contexts.shape[1]))
             chosen = saved.array("chosen", (len(contexts),), "int")
@@ -194,7 +196,7 @@ class ReturningArms(ScoreOverride):
             found |= {"spread": saved.number("spread", 0.0), "gain": saved.number("gain")}
             found["disjoint"] = saved.flag("disjoint")
             saved.check(found["spread"] <= MAX_SPREAD, f"a spread of at most {MAX_SPREAD:g}")
-            return ReturningArms(contexts, chosen, **found)
+            return ReturningArms(contexts, chosen, **found, columns=self.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,11 +220,14 @@ class DisjointArms(ScoreOverride):
     learned: int = 0
     values: Array = field(default_factory=lambda: np.zeros(0))
     """Different rewards so far, up to three."""
+    columns: int | None = None
+    """As of `ReturningArms`."""
 
     @classmethod
-    def start(cls, dim: int) -> DisjointArms:
+    def start(cls, dim: int, columns: int | None = None) -> DisjointArms:
         """Return the value before the first round."""
-        return cls(np.full(dim, -1), np.zeros(dim))
+        width = dim if columns is None else columns
+        return cls(np.full(width, -1), np.zeros(width), columns=columns)
 
     @property
     def decides(self) -> bool:
@@ -235,6 +240,9 @@ class DisjointArms(ScoreOverride):
         return TRIES * math.log2(1 + self.rounds) if len(self.values) > 2 else 1.0
 
     def after(self, rows: Array, arm: int) -> ScoreOverride | None:
+        if len(self.arms) > MOST_COLUMNS:
+            return None
+        rows = self._written(rows)
         there = rows != 0
         if not there.any(axis=1).all() or (there.sum(axis=0) > 1).any():
             return None
@@ -259,11 +267,12 @@ class DisjointArms(ScoreOverride):
         return replace(self, learned=self.learned + len(rewards), values=values)
 
     def recounted(self, chosen: Array, contexts: Array, rewards: Array) -> DisjointArms:
-        lowest = self._arms_of(chosen)
+        lowest = self._arms_of(self._written(chosen))
         return replace(self, tried=np.bincount(lowest[lowest >= 0], minlength=len(self.tried)).astype(np.float64))
 
     def override_scores(self, rows: Array, means: Array, bonuses: Array, *, explores: bool) -> tuple[Array, Array]:
-        arms, scores = self._arms_of(rows), means + bonuses
+        rows, scores = self._written(rows), means + bonuses
+        arms = self._arms_of(rows)
         tried = np.where(arms < 0, 0.0, self.tried[arms])
         long = np.square(rows).sum(axis=1) * self.rounds >= self.length
         short = (tried < self._wanted) & (long | (tried == 0))
@@ -277,6 +286,15 @@ class DisjointArms(ScoreOverride):
         """Return the arm of each context, -1 for one that was not offered yet."""
         return np.asarray(self.arms[(rows != 0).argmax(axis=1)])
 
+    def _written(self, rows: Array) -> Array:
+        """Return contexts with all of their columns."""
+        if self.columns is None:
+            return rows
+        columns, numbers = np.split(rows, 2, axis=1)
+        out = np.zeros((len(rows), self.columns))
+        np.add.at(out, (np.arange(len(rows))[:, None], columns.astype(np.int64)), numbers)
+        return out
+
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers = {"rounds": self.rounds, "length": self.length, "learned": self.learned}
         return numbers, {"arms": self.arms, "tried": self.tried, "values": self.values}
@@ -288,4 +306,4 @@ class DisjointArms(ScoreOverride):
             saved.check(((arms >= -1) & (arms < dim)).all(), f"arms from -1 to {dim - 1}")
             numbers: dict[str, Any] = {"rounds": saved.whole("rounds"), "learned": saved.whole("learned")}
             numbers |= {"length": saved.number("length", 0.0), "values": saved.array("values", (None,))}
-            return DisjointArms(arms, saved.array("tried", (dim,)), **numbers)
+            return replace(self, arms=arms, tried=saved.array("tried", (dim,)), **numbers)
