@@ -70,10 +70,10 @@ def test_a_bar_of_the_callers_is_used_again():
     assert FakeBar.made == [bar]
 
 
-def test_a_plan_has_a_bar_for_each_stage():
+def test_a_plan_has_a_bar():
     log = DecisionLog.from_arrays(rows=np.random.default_rng(0).random((60, 2)), arm_count=2)
-    plan(log, horizon=60, simulator=np.copy, policy="linear", batches=[2, 4], runs=2, progress=FakeBar)
-    assert [bar.desc for bar in FakeBar.made] == ["pilot runs", "simulation"]
+    plan(log, horizon=60, simulator=np.copy, policy="LinUCB", batches=[2, 4], runs=2, progress=FakeBar)
+    assert [bar.desc for bar in FakeBar.made] == ["simulation"]
     assert all(bar.n == bar.total for bar in FakeBar.made)
 
 

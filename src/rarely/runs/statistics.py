@@ -65,7 +65,7 @@ def share_of_sums(a: Sequence[float], b: Sequence[float], confidence: float = CO
     The interval is everything with fewer than three runs, and where Σb is not positive without one of them.
 
     >>> share_of_sums([1.0, 2.0, 1.0, 3.0], [10.0, 21.0, 11.0, 31.0])
-    IntervalEstimate(value=0.09..., low=0.08..., high=0.10..., runs=4)
+    IntervalEstimate(value=0.095..., low=0.081..., high=0.110..., runs=4)
     """
     runs, x, y = len(a), np.asarray(a, np.float64), np.asarray(b, np.float64)
     if not runs or not y.sum() > 0:
