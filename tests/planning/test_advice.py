@@ -125,6 +125,15 @@ def test_nothing_is_recommended_where_nothing_is_gained():
     assert said.startswith("Cannot tell: it is not shown that any of these earns more than choosing at random")
 
 
+def test_one_that_surely_gains_is_not_denied_for_another_that_may_gain_more():
+    runs = np.array([[0.5, 2.0, 0.0], [0.52, -0.6, 0.0], [0.48, 1.9, 0.0]] * 3)
+    verdict = Verdict(("sure", "unsure"), {}, Evidence(runs), True)
+    assert verdict.interval(0, -1)[1] > 0 > verdict.interval(1, -1)[1]
+    chosen, said = verdict.answer([1.0, 1.0])
+    assert chosen is None
+    assert said.startswith("Cannot tell which of sure, unsure earns most: unsure earns")
+
+
 def test_a_difference_of_few_runs_has_a_wider_error():
     few, many = (Evidence(np.tile([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]], (times, 1))) for times in (1, 100))
     assert few.difference(0, 1)[1] * SURE == pytest.approx(4.30265 / math.sqrt(3), rel=1e-3)

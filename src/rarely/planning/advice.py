@@ -452,13 +452,13 @@ class Verdict:
             return max((i for i in some if costs[i] <= CHEAP * least), key=lambda i: gains[i][0])
 
         best = max(every, key=lambda i: gains[i][0])
-        if not gains[best][1] > 0:
+        if not any(least > 0 for _, least, _ in gains):
             return None, (
                 f"Cannot tell: it is not shown that any of these earns more than choosing {RANDOM} "
                 f"({self.names[best]}: {_said(gains[best])} a round). Log more rounds, or other columns."
             )
         margin = TOLERANCE * gains[best][0]
-        fine = [i for i in every if all(self.interval(i, j)[1] > -margin for j in every if j != i)]
+        fine = [i for i in every if gains[i][1] > 0 and all(self.interval(i, j)[1] > -margin for j in every if j != i)]
         if not fine:
             left = [i for i in every if self.interval(i, best)[2] >= 0 or i == best]
             against = max((i for i in every if i != best), key=lambda i: gains[i][0])
