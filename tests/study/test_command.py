@@ -125,3 +125,13 @@ def test_errors_are_one_sentence(tmp_path):
     assert "storage must be" in call("status", "mysql://none", code=1)
     (tmp_path / "text.db").write_text("no database" * 100)
     assert "not an intact SQLite database" in call("status", f"sqlite:///{tmp_path}/text.db", code=1)
+
+
+def test_a_study_without_a_seed_is_not_created_again_and_the_refusal_says_so(tmp_path):
+    described = {"policy": {"kind": "LinUCB", "dim": 2}, "arms": ["red", "blue"]}
+    (tmp_path / "study.json").write_text(json.dumps(described))
+    again = ("create", tmp_path / "shop.db", "--name", "shop", "--file", tmp_path / "study.json")
+    assert "any number of versions" in call(*again)
+    refused = " ".join(call(*again, code=1).split())
+    assert "with other settings: seed. Open it" in refused
+    assert "draws one; name it to create the same again" in refused

@@ -229,9 +229,9 @@ def test_create_again_opens_and_other_settings_are_refused(make):
     study = make()
     play(study, 0, 3)
     assert make().status().decisions == 3
-    with pytest.raises(StudyExists):
+    with pytest.raises(StudyExists, match=r"with other settings: schedule\."):
         make(linear(batches=7))
-    with pytest.raises(StudyExists):
+    with pytest.raises(StudyExists, match=r"with other settings: arms\."):
         make(arms=["a", "b", "d"])
 
 

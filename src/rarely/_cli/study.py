@@ -68,9 +68,10 @@ def create_command(
     actor: Actor = "",
     reason: Reason = "",
 ) -> None:
-    """Create a study; repeating the command changes nothing."""
+    """Create a study; repeating the command changes nothing, if its policy names a seed."""
     from rarely.study import Study
     from rarely.study.settings import arguments_of, parse_json
+    from rarely.study.versions import UNLIMITED
 
     if file is None and policy is None:
         raise InvalidInput("give --file, a description with the policy, or --policy, a file of policy.save, or both.")
@@ -81,7 +82,8 @@ def create_command(
     arguments = arguments_of(description, None if policy is None else load(policy, model=IMPORTED))
     with Study.create(storage, name, actor=actor, reason=reason, **arguments) as study:
         status = study.status()
-    console.print(escape(f"study {status.name!r}: {status.decisions} decisions, at most {status.budget} versions"))
+    versions = "any number of" if status.budget >= UNLIMITED else f"at most {status.budget}"
+    console.print(escape(f"study {status.name!r}: {status.decisions} decisions, {versions} versions"))
 
 
 @study_app.add("update", "sqlite:///trial.db --actor nightly")

@@ -102,10 +102,12 @@ def create(
         row = tables.study(name)
         if row is not None:
             first = tables.of(row).event(1)
-            if first is None or _identity(first.content) != _identity(content):
+            if first is None or (others := _differing(first.content, content)):
+                which = "" if first is None else f": {', '.join(others)}"
+                drawn = " A policy without a seed draws one; name it to create the same again." * which.endswith("seed")
                 raise errors.StudyExists(
-                    f"{storage.url} already has a study called {name!r}, with other settings. Open it with Study.open, "
-                    "or choose another name."
+                    f"{storage.url} already has a study called {name!r}, with other settings{which}. Open it with "
+                    f"Study.open, or choose another name.{drawn}"
                 )
             return
         row = tables.add_study(name, UNLIMITED if batches is None else batches)
@@ -143,9 +145,13 @@ def _first_content(name: str, policy: Any, settings: StudySettings) -> tuple[dic
     return content | {"fingerprint": kept.fingerprint(), "sha256": sha256_of(snapshot)}, snapshot
 
 
-def _identity(content: dict[str, Any]) -> str:
-    """Return what must be equal for two calls of `create` to mean the same study."""
-    return canonical({name: content[name] for name in ("study", "policy", "settings")})
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Return the names of what must be equal for two calls of `create` to mean the same study, and is not."""
+    if one["policy"] != other["policy"]:
+        return ["policy"]
+    parts = [(a, b) for a, b in ((one[name], other[name]) for name in ("study", "settings"))]
+    names = [(name, a, b) for a, b in parts for name in sorted(a.keys() | b.keys())]
+    return [name for name, a, b in names if canonical({"": a.get(name)}) != canonical({"": b.get(name)})]
 
 
 @dataclass(frozen=True, slots=True)
