@@ -127,7 +127,7 @@ def with_worth(rounds: RoundContexts, worth: Any, *, ceiling: bool = False) -> R
                 f"{values[i, arm]}."
             )
     offered = there & (cost < np.inf)
-    gone = not np.array_equal(offered, there)
+    gone = bool((offered != there).any())
     # What absent arms are given counts nowhere.
     read = Worth(*(None if each is None else np.where(offered, each, 0.0) for each in (gain, cost, spends)))
     if not gone:
@@ -151,4 +151,4 @@ def _read(values: Any, name: str, rounds: RoundContexts) -> Array:
     if array.shape not in ((), shape[1:], shape):
         each = f"({shape[1]},)" if rounds.single else f"({shape[1]},) or {shape}"
         raise InvalidWorth(f"{name} of a worth must be one number, or of shape {each}; got shape {array.shape}.")
-    return np.broadcast_to(array, shape)
+    return np.full(shape, array)
