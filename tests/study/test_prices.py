@@ -6,7 +6,7 @@ import pytest
 from rarely import Ceiling, FixedGrid, FramePolicy, LinTS, LinUCB, Mixture, OnDemand, Shares, Worth
 from rarely.errors import CeilingReached, InvalidSlate, InvalidWorth
 from rarely.offpolicy import ips, slates
-from rarely.study import EnrolmentClosed, InvalidStudy, Request, Slate, Study, StudyConflict, Tell
+from rarely.study import EnrolmentClosed, InvalidStudy, Request, RewardRule, Slate, Study, StudyConflict, Tell
 from studies import contexts_of, every_storage, linear
 
 ITEMS = [
@@ -184,6 +184,16 @@ def test_a_slate_needs_as_many_open_arms():
     with pytest.raises(EnrolmentClosed, match="fewer arms are open than the 3 slots"):
         study.ask(contexts_of(1), id="w", slots=3)
     assert study.status().decisions == 2
+
+
+def test_slots_that_nobody_saw_get_no_default_reward():
+    rule = RewardRule(wait=60, default=0.0)
+    study = Study.create("memory://prices-unseen", "trial", policy=linear(), rewards=rule)
+    study.ask(contexts_of(0), id="a", slots=2)
+    with pytest.raises(InvalidSlate, match="must be all 2 slots in a study with a default reward"):
+        study.tell("a", [1.0, 0.0], seen=1)
+    assert study.status().rewards.received == 0
+    assert [each.status for each in study.tell("a", [1.0, 0.0], seen=2)] == ["accepted"] * 2
 
 
 def test_slates_by_columns():

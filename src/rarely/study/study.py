@@ -339,7 +339,7 @@ class Study:
         except TypeError as error:
             raise InvalidInput(f"requests and tells must be lists; {error}.") from None
         questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
-        slots = [_read(slots_of, Tell, tell) for tell in tells]
+        slots = [_read(slots_of, Tell, tell, session.settings.rewards) for tell in tells]
         counts = [len(each) if isinstance(each, Slate) else None for each in slots]
         whole = {
             slot_id(Tell(*tell).id, i): Tell(*tell).id

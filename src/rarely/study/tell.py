@@ -120,8 +120,11 @@ class Accounts:
 # --- receiving
 
 
-def slots_of(tell: Tell) -> Any:
-    """Return the rewards of a slate's slots, one by one; any other reward as it came."""
+def slots_of(tell: Tell, rule: RewardRule | None = None) -> Any:
+    """Return the rewards of a slate's slots, one by one; any other reward as it came.
+
+    A `rule` that gives a default reward would give it to slots that nobody saw, too, so these are refused.
+    """
     if not isinstance(tell.reward, list | tuple):
         if tell.seen is not None:
             raise InvalidSlate(f"seen is for a slate, whose rewards are a list; got {shown(tell.reward)}.")
@@ -130,6 +133,11 @@ def slots_of(tell: Tell) -> Any:
     seen = slots if tell.seen is None else tell.seen
     if not is_whole(seen) or not 0 <= seen <= slots:
         raise InvalidSlate(f"seen must be a slot of the {slots} with a reward, 0 for none; got {shown(seen)}.")
+    if seen < slots and rule is not None and rule.default is not None:
+        raise InvalidSlate(
+            f"seen must be all {slots} slots in a study with a default reward, which those that nobody saw would get; "
+            f"got {seen}. Use RewardRule(default=None)."
+        )
     rewards = enumerate(tell.reward[:seen], 1)
     return Slate(tell._replace(id=slot_id(tell.id, slot), reward=reward, seen=None) for slot, reward in rewards)
 
