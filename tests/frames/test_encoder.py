@@ -282,3 +282,9 @@ def test_a_description_of_too_many_buckets_is_refused_before_they_are_made():
     description["columns"][0] |= {"buckets": 10**12}
     with pytest.raises(TooExpensive):
         FrameEncoder.from_description(description)
+
+
+def test_text_in_a_column_of_numbers_is_refused_as_what_the_sample_had():
+    encoder = FrameEncoder.fit({"age": [20.0, 30.0]})
+    with pytest.raises(InvalidContexts, match=r"'age'.* be a number or a boolean, as in the sample; row 1 has '4'"):
+        encoder.transform({"age": [1.0, "4"]})

@@ -143,7 +143,7 @@ def test_a_log_without_a_single_reward_has_none(tmp_path):
         (["a,t", "1,null", "2,null"], {"round": "t"}, "lines 2, 3: t must not be 'null'"),
         (["a,t", "1,1", "2,1", "3,2"], {"round": "t"}, "round 1 has 2, round 2 has 1"),
         (["a,t", "1,1", "2,1"], {"round": "t", "arm_count": 3}, "the rounds have 2 arms; got arm_count=3"),
-        (["a,t", "1,1", "2,2"], {"round": "t"}, "arms must be a whole number of at least 2; got 1"),
+        (["a,t", "1,1", "2,2"], {"round": "t"}, "must name two arms at least"),
         (["a,t", "1,1", "2,1"], {"round": "t", "arm": "name"}, "has no column 'name'"),
         (["a,b", "1,"], {"arm_count": 2}, "Is b the reward, unknown there? Then say reward='b' (--reward b)"),
         (["a|b", "1|2"], {"arm_count": 2}, "must separate its columns by commas, semicolons or tabs"),
@@ -548,3 +548,13 @@ def test_a_file_without_rows_is_refused_by_its_name(tmp_path):
             DecisionLog.from_frame(
                 written(tmp_path / "log.csv", ["age,arm,reward"]), encoder=encoder, arm="arm", reward="reward"
             )
+
+
+def test_a_log_of_one_arm_or_of_rewards_in_words_says_what_to_do(tmp_path):
+    for rows, said in [
+        (("a,1,2", "a,0,3"), r"must name two arms at least.*--arms K"),
+        (("a,yes,2", "b,no,3"), "1 for yes"),
+    ]:
+        path = written(tmp_path / "log.csv", ["arm,reward,age", *rows])
+        with pytest.raises(InvalidLog, match=said):
+            DecisionLog.from_frame(path, arm="arm", reward="reward")

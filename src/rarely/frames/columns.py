@@ -194,6 +194,10 @@ def _converted(column: Any) -> Any:
     return column if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable) else list(column)
 
 
+OF_ONE_KIND = "a number, a boolean, text or a date, the same in all rows"
+IN_SAMPLE = "a number or a boolean, as in the sample"
+
+
 class WrongValue(ValueError):
     """A row, its value, and what its column must be."""
 
@@ -275,7 +279,9 @@ class Column:
     def encode(self, values: Values, out: Array) -> str | None:
         """Write (n, len(names)) numbers over zeros, NaN in the first for a gap to fill; name a value not known."""
         if self.kind == "number":
-            out[:, 0] = values if type(values) is np.ndarray and values.dtype.kind == "f" else _numbers(values)
+            out[:, 0] = (
+                values if type(values) is np.ndarray and values.dtype.kind == "f" else _numbers(values, IN_SAMPLE)
+            )
         elif self.kind == "date":
             days = _days(values)
             out[:, 0] = days - self.median
@@ -344,7 +350,7 @@ def kind_of(values: Values, max_categories: int) -> ColumnKind:
         return "hash" if len({*map(key_of, values)} - {None}) > max_categories else "category"
     if isinstance(value, dt.date | np.datetime64):
         return "date"
-    _number(row, value)
+    _number(row, value, OF_ONE_KIND)
     return "number"
 
 
@@ -376,7 +382,7 @@ def key_of(value: Any) -> str | None:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _numbers(values: Values) -> Array:
+def _numbers(values: Values, wanted: str = OF_ONE_KIND) -> Array:
     """Return numbers as they are, durations in days, and NaN for gaps."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
         return values
@@ -384,10 +390,10 @@ def _numbers(values: Values) -> Array:
         return _in_days(values)
     if {*map(type, values)} <= {float}:
         return np.array(values)
-    return np.array([_number(row, value) for row, value in enumerate(values)])
+    return np.array([_number(row, value, wanted) for row, value in enumerate(values)])
 
 
-def _number(row: int, value: Any) -> float:
+def _number(row: int, value: Any, wanted: str = IN_SAMPLE) -> float:
     if is_gap(value):
         return math.nan
     if isinstance(value, dt.timedelta):
@@ -396,7 +402,7 @@ def _number(row: int, value: Any) -> float:
         return float(_in_days(np.array([value]), row)[0])
     if isinstance(value, int | float | Decimal | np.bool_ | np.integer | np.floating):
         return float(value) if not isinstance(value, int) else as_number(int(value))
-    raise WrongValue(row, value, "a number, a boolean, text or a date, the same in all rows")
+    raise WrongValue(row, value, wanted)
 
 
 def _days(values: Values) -> Array:

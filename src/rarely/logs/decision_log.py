@@ -274,7 +274,11 @@ class DecisionLog:
         roles = {role: name for role, name in (named | {"id": id, "time": time}).items() if name is not None}
         read = read_columns(table, context, ignore, roles, encoder, frame, drop_unknown=drop_unknown)
         log = cls._of_arm_rows(table.name, read, arm_count) if round else cls._of_rows(table.name, read, arm_count)
-        check_whole("arms", log.arm_count, 2)
+        if log.arm_count < 2:
+            raise InvalidLog(
+                f"{table.name} must name two arms at least; all rows have the same. If there are more to choose among, "
+                "say how many: arm_count=K (--arms K)."
+            )
         log.names, log.remarks = read.names, read.remarks
         if "id" in read.coded:
             log.ids = tuple(read.coded["id"].values[code] for code in read.coded["id"].codes.tolist())

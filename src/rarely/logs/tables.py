@@ -552,5 +552,5 @@ def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
         raise InvalidLog(
             f"{table.name}: context columns, rewards and probabilities must be finite numbers, but {said}.{guess} Name "
             "the columns of the context, or those to ignore; or let a FrameEncoder code text and gaps as numbers: "
-            "encoder='auto' (--encode)."
+            "encoder='auto' (--encode). Write rewards as numbers, such as 1 for yes and 0 for no."
         )
