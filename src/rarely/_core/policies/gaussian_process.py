@@ -116,7 +116,10 @@ def misfits(
     def look(at: int) -> float:
         matrix.flat[: -1 : count + 2] = diagonal + ridges[at]
         matrix[-1, -1] = 2 * size / ridges[at] + 1
-        lower = np.linalg.cholesky(matrix)
+        try:
+            lower = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:  # so small a ridge is lost in rounding
+            return math.inf
         variance[at] = (float(lower[-1, :-1] @ lower[-1, :-1]) + 1) / (count + 1)
         lost[at] = 0.5 * count * math.log(variance[at]) + float(np.log(lower.diagonal()[:-1]).sum()) - common
         return float(lost[at])
