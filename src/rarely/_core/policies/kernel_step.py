@@ -112,5 +112,6 @@ def _begins_with(covariance: Dual, points: Factors) -> bool:
 
 
 def by_kernels(covariance: Covariance) -> bool:
-    """Return whether Z is the t×t form of the kernels that C knows."""
-    return isinstance(covariance, Dual) and covariance.inner is kernels.products
+    """Return whether Z is the t×t form of the kernels that C knows, which measures as that form does."""
+    own = type(covariance).measure is Dual.measure
+    return own and isinstance(covariance, Dual) and covariance.inner is kernels.products
