@@ -207,7 +207,7 @@ class Lockstep:
             r.arms[r.done : r.done + keep], r.log_dets[r.done : r.done + keep] = chosen[:keep], log_dets[:keep]
             r.near_ties += int(ties[:keep].sum())
             r.log_det = float(log_dets[keep - 1])
-            r.clock = r.clock if end is None else r.clock.ended()
+            r.clock = r.clock if end is None else r.clock.ended(r.done + keep)
             r.done += keep
             kept.append(keep)
         return kept
