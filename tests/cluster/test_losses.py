@@ -116,7 +116,7 @@ def test_forged_lines_are_damaged_lines(shop: Shop) -> None:
     text, tab, packed = second[9:-1].partition(b"\t")
     fields, harmless = json.loads(text), [(name, "x") for name in ("id", "policy", "origin")]
     harmless += [(name, number) for name in ("probability", "mean", "bonus") for number in (-1, 10**30)]
-    harmless += [("absent", {}), ("absent", "")]
+    harmless += [("absent", {}), ("absent", ""), ("worth", {})]
     for name in fields:
         for value in (None, "x", -1, 10**30, [1], {}, [7, 7]):
             path.write_bytes(first + decision_lines.sealed(fields | {name: value}, tab + packed) + b"".join(others))

@@ -180,8 +180,8 @@ def test_it_trains_as_torch_does():
         for part, start in zip(module.parameters(), (hidden, biases, output[None], offset[None]), strict=True):
             part.copy_(start)
     rows, rewards = rng.normal(size=(6, 4)), rng.normal(size=6)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.01, weight_decay=0.001 / 6)
-    for _ in range(100):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01, weight_decay=0.01 / 6)
+    for _ in range(6 * 100):  # as many for each new reward
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(module(torch.tensor(rows)).view(-1), torch.tensor(rewards)).backward()
         optimizer.step()
