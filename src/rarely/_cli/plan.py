@@ -93,7 +93,7 @@ def plan_command(
         raise InvalidInput(f"rarely plan needs {', '.join(lacking)}: pip install 'rarely[plan]'.")
     say_loops()
     check_folder(out)
-    made, paths = (_plan_updates if trial is None else _plan_trial)(**context.params)
+    made, paths = (_plan_updates if trial is None else _plan_trial)(**context.params | {"log": log, "out": out})
     console.print(made, markup=False)
     console.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
 
