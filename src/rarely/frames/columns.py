@@ -78,7 +78,12 @@ def snapshot(table: Any) -> Any:
         return None
     arrays = [np.asarray(block) for block in manager.arrays]
     held = [array.tolist() if array.dtype.kind == "O" else None for array in arrays]
-    return [[array.tobytes() for array in arrays], held, _Same(manager.axes[0])]
+    # Arrow makes new objects at each reading, so that only their values can be compared.
+    there = [
+        None if array.dtype.kind == "O" and array is not block else array.tobytes()
+        for array, block in zip(arrays, manager.arrays, strict=True)
+    ]
+    return [there, held, _Same(manager.axes[0])]
 
 
 class _Same:
@@ -96,7 +101,7 @@ class _Same:
 def is_gap(value: Any) -> bool:
     """Return whether a value stands for one that is not known.
 
-    >>> [is_gap(value) for value in (None, float("nan"), np.datetime64("NaT"), "", 0)]
+    >>> [is_gap(value) for value in (None, float("nan"), np.datetime64("NaT", "s"), "", 0)]
     [True, True, True, False, False]
     """
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
