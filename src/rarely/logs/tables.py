@@ -342,6 +342,22 @@ class Columns:
     """What looks odd, what was put right while reading, and which rewards are missing."""
 
 
+def _check_named(
+    table: NamedRows, context: Sequence[str] | None, ignore: Sequence[str], roles: dict[Role, str]
+) -> None:
+    """Raise InvalidInput unless columns are named by lists and texts, InvalidLog for one named twice."""
+    for name, listed_ones in (("context", context), ("ignore", ignore)):
+        if isinstance(listed_ones, str):
+            raise InvalidInput(f"{name} must be a list of columns, such as [{listed_ones!r}]; got one text.")
+        if not isinstance(listed_ones, Iterable) and not (listed_ones is None and name == "context"):
+            raise InvalidInput(f"{name} must be a list of columns; got {shown(listed_ones)}.")
+    for role, name in roles.items():
+        if not isinstance(name, str):
+            raise InvalidInput(f"{role} must be the name of a column; got {shown(name)}.")
+        if twice := [other for other, same in roles.items() if same == name and other != role]:
+            raise InvalidLog(f"{table.name}: one column cannot be both {role} and {twice[0]}; got {name!r} for both.")
+
+
 def read_columns(
     table: NamedRows,
     context: Sequence[str] | None,
@@ -358,16 +374,7 @@ def read_columns(
     Rows with an id that came before are dropped, those without a probability if that is wanted, and rows are brought
     in the order of time.
     """
-    for name, listed_ones in (("context", context), ("ignore", ignore)):
-        if isinstance(listed_ones, str):
-            raise InvalidInput(f"{name} must be a list of columns, such as [{listed_ones!r}]; got one text.")
-        if not isinstance(listed_ones, Iterable) and not (listed_ones is None and name == "context"):
-            raise InvalidInput(f"{name} must be a list of columns; got {shown(listed_ones)}.")
-    for role, name in roles.items():
-        if not isinstance(name, str):
-            raise InvalidInput(f"{role} must be the name of a column; got {shown(name)}.")
-        if twice := [other for other, same in roles.items() if same == name and other != role]:
-            raise InvalidLog(f"{table.name}: one column cannot be both {role} and {twice[0]}; got {name!r} for both.")
+    _check_named(table, context, ignore, roles)
     names, encoded = _context_columns(table, context, ignore, roles, encoder), None
     guessed = names if context is None and (encoder is None or isinstance(encoder, str)) else []
     if encoder is not None:
