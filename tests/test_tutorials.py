@@ -48,7 +48,7 @@ def words_and_numbers(text):
 @pytest.mark.slow  # `make docs` runs it
 def test_the_tutorial_on_ones_own_log_shows_what_it_prints(own_log, tmp_path):
     told = own_log.play(tmp_path)
-    assert len(told) == own_log.TUTORIAL.read_text(encoding="utf-8").count("```python") == 8
+    assert len(told) == own_log.TUTORIAL.read_text(encoding="utf-8").count("```python") == 7
     for shown, printed in told:
         words, whole, others = words_and_numbers(shown)
         own_words, own_whole, own_others = words_and_numbers(printed)
