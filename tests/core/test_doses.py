@@ -5,7 +5,7 @@ import pytest
 
 import rarely
 from rarely import FramePolicy, Interval, LinTS, LinUCB, Mixture, OnDemand, Worth
-from rarely.errors import InvalidInput
+from rarely.errors import InvalidInput, TooExpensive
 from rarely.offpolicy import DecisionLog, ips
 from rarely.study import Study
 from rarely.study.errors import InvalidStudy
@@ -112,3 +112,8 @@ def test_bad_doses_are_refused():
             Interval(low, high)
     with pytest.raises(InvalidInput, match=r"shape \(0,\)"):
         interval([1.0])
+
+
+def test_more_points_than_a_round_can_hold_are_refused():
+    with pytest.raises(TooExpensive, match="points must be at most 65,536"):
+        Interval(0, 1, points=10**9)

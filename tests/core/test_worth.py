@@ -129,6 +129,23 @@ def test_outcomes_as_they_are_have_the_worth_one(name):
     np.testing.assert_allclose(decision.bonuses, same.bonuses)
 
 
+@pytest.mark.parametrize("name", ["ucb", "epsilon", "thompson", "boltzmann", "network"])
+@pytest.mark.parametrize("common", [1.0, 1e6, 1e15, -1e300])
+def test_what_all_costs_have_in_common_decides_nothing(name, common):
+    policies = [trained(name, 3) for _ in range(4)]
+    draw = np.random.default_rng(4)
+    x, gone = draw.normal(size=(12, 4, D)), draw.random((12, 4)) < 0.2
+    gone[:, 2] = False
+    cost = np.where(gone, np.inf, common)
+    expected = policies[0].select(x, mask=~gone)
+    block = policies[1].select(x, worth=Worth(cost=cost))
+    single = [policies[2].select(x[t], worth=Worth(cost=cost[t])).arm for t in range(12)]
+    masked = [policies[3].select(x[t], mask=~gone[t], worth=Worth(cost=np.full(4, common))).arm for t in range(12)]
+    for arms in (block.arm, single, masked):
+        np.testing.assert_array_equal(arms, expected.arm)
+    np.testing.assert_allclose(block.propensity, expected.propensity, rtol=1e-9)
+
+
 def test_an_infinite_cost_is_a_mask():
     mask = np.array([True, False, True, True])
     one, other = trained("thompson", 4), trained("thompson", 4)

@@ -1,6 +1,7 @@
 """The examples of the service, and the commands that serve and make keys."""
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -155,3 +156,4 @@ def test_a_service_that_cannot_start_says_why(tmp_path, arguments, says):
     assert done.exit_code == 1
     assert says in done.output
     assert "Traceback" not in done.output
+    assert all(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("rarely").handlers)

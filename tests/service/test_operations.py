@@ -22,7 +22,7 @@ import yaml
 from rarely import LinUCB
 from rarely.service import KeyFile, ServiceLimits
 from rarely.service.metrics import FAMILIES, Meters, exposition, sample
-from rarely.service.server import configure_logs, configured
+from rarely.service.server import configured, logging_to_stderr
 from rarely.study import CheckpointWarning, Study, StudyError
 from rarely.study.storage.postgresql import without_password
 from services import PATIENCE, serving, until
@@ -41,16 +41,10 @@ def trial(storage):
 @pytest.fixture
 def log():
     """The lines of the service's log, as JSON, with a line for each request."""
-    loggers = [logging.getLogger(name) for name in ("rarely", "uvicorn", "rarely.requests", "py.warnings")]
-    before = [(each.handlers, each.propagate, each.level) for each in loggers]
-    configure_logs("json", requests=True)
-    text = io.StringIO()
-    loggers[0].handlers[0].setStream(text)
-    yield lambda: [json.loads(line) for line in text.getvalue().splitlines()]
-    for each, (handlers, propagate, level) in zip(loggers, before, strict=True):
-        each.handlers, each.propagate = handlers, propagate
-        each.setLevel(level)
-    logging.captureWarnings(False)
+    with logging_to_stderr("json", requests=True):
+        text = io.StringIO()
+        logging.getLogger("rarely").handlers[0].setStream(text)
+        yield lambda: [json.loads(line) for line in text.getvalue().splitlines()]
 
 
 # --- logs

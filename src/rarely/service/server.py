@@ -10,8 +10,8 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -167,17 +167,27 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(said, ensure_ascii=False)
 
 
-def configure_logs(form: LogFormat, *, requests: bool) -> None:
+@contextmanager
+def logging_to_stderr(form: LogFormat, *, requests: bool) -> Iterator[None]:
     """Send the messages of the service and of its server to standard error; as a library, rarely logs nothing."""
     handler, formatter = logging.StreamHandler(), (JsonFormatter if form == "json" else logging.Formatter)(TEXT)
     formatter.datefmt, formatter.converter = "%Y-%m-%dT%H:%M:%S", time.gmtime
     handler.setFormatter(formatter)
+    levels = {"rarely": logging.INFO, "uvicorn": logging.WARNING, "py.warnings": logging.WARNING}
+    loggers = [*map(logging.getLogger, levels), REQUESTS]
+    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
     logging.captureWarnings(True)
-    for name, level in (("rarely", logging.INFO), ("uvicorn", logging.WARNING), ("py.warnings", logging.WARNING)):
-        logger = logging.getLogger(name)
+    for logger, level in zip(loggers, levels.values(), strict=False):
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
     REQUESTS.setLevel(logging.INFO if requests else logging.WARNING)
+    try:
+        yield
+    finally:  # standard error may be another one by the time that somebody logs again
+        logging.captureWarnings(False)
+        for logger, handlers, propagate, level in before:
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
 
 
 def serve(
@@ -211,17 +221,17 @@ def serve(
     True
     """
     check_choice("log_format", log_format, LogFormat)
-    configure_logs(log_format, requests=log_requests)
-    server = configured(storage, host=host, port=port, **options)
-    server.announce, server.ends = announce, True
-    with suppress(ImportError, ValueError, OSError):
-        import resource
+    with logging_to_stderr(log_format, requests=log_requests):
+        server = configured(storage, host=host, port=port, **options)
+        server.announce, server.ends = announce, True
+        with suppress(ImportError, ValueError, OSError):
+            import resource
 
-        files = resource.RLIMIT_NOFILE  # of which 1024 are usual, and MAX_CONNECTIONS are more
-        resource.setrlimit(files, (resource.getrlimit(files)[1],) * 2)
-    sys.setswitchinterval(SWITCH_INTERVAL)
-    gc.collect()
-    gc.freeze()  # objects that live as long as the service need no further visits
-    gc.set_threshold(*GC_THRESHOLDS)
-    server.run()
-    return server.started and not server.stopped
+            files = resource.RLIMIT_NOFILE  # of which 1024 are usual, and MAX_CONNECTIONS are more
+            resource.setrlimit(files, (resource.getrlimit(files)[1],) * 2)
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        gc.collect()
+        gc.freeze()  # objects that live as long as the service need no further visits
+        gc.set_threshold(*GC_THRESHOLDS)
+        server.run()
+        return server.started and not server.stopped

@@ -15,11 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.errors import InvalidInput, as_number, check_positive, check_whole, named_arguments, shown
+from rarely._core.errors import (
+    InvalidInput,
+    TooExpensive,
+    as_number,
+    check_positive,
+    check_whole,
+    named_arguments,
+    shown,
+)
 from rarely._core.inputs.contexts import BlockContexts
 from rarely._core.inputs.scaling import Affine
 from rarely._core.reading import read_real
 from rarely._core.types import Array, Decision
+
+MAX_POINTS = 65_536
 
 
 @named_arguments
@@ -59,6 +69,8 @@ class Interval:
 
     def __post_init__(self) -> None:
         check_whole("points", self.points, 2)
+        if self.points > MAX_POINTS:
+            raise TooExpensive(f"points must be at most {MAX_POINTS:,}, as each is an arm; got {shown(self.points)}.")
         low, high = as_number(self.low), as_number(self.high)
         if not (low < high and np.isfinite(high - low)):
             came = f"{shown(self.low)} and {shown(self.high)}"

@@ -65,6 +65,14 @@ class Worth:
         """Return what outcomes are worth."""
         return np.asarray(self.gain * np.asarray(outcomes) - self.cost)
 
+    def cost_apart(self, there: Any = True) -> Array:
+        """Return v, (n, K), less the least of the arms there in each round: what all have in common decides nothing.
+
+        >>> Worth(cost=np.array([[1e15, 1e15 + 2, 0.0]])).cost_apart([[True, True, False]])
+        array([[ 0.e+00,  2.e+00, -1.e+15]])
+        """
+        return np.asarray(self.cost - np.min(self.cost, axis=1, keepdims=True, where=there, initial=np.inf))
+
     def describe(self) -> dict[str, Any]:
         """Return the numbers as JSON."""
         named = {"gain": self.gain, "cost": self.cost, "spends": self.spends}

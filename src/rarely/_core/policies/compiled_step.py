@@ -241,7 +241,10 @@ class CompiledStep:
                 return None
             room[row] = value
         taken = room.copy()
-        return Worth(*taken) if all_finite(taken) else None
+        if not all_finite(taken):
+            return None
+        room[1] -= taken[1].min()  # see `Worth.cost_apart`
+        return Worth(*taken)
 
     def _decision(self, scores: Array, after: PolicyState, life: str, worth: Worth | None) -> Decision:
         """Return the decision of the last round alone."""
@@ -401,8 +404,10 @@ class CompiledStep:
         self._task.gains, self._task.costs = (None, None) if worth is None else self._worth
         if worth is not None:
             there = ... if self._task.present is None else self._room["present"]
-            for table, values in zip(self._room["worth"], (worth.gain, worth.cost), strict=True):
-                numbers = values[start:end][there].ravel()
+            part = worth[start:end]
+            apart = part.cost_apart(True if there is ... else there)
+            for table, values in zip(self._room["worth"], (part.gain, apart), strict=True):
+                numbers = values[there].ravel()
                 table.ravel()[: len(numbers)] = numbers
 
     def _bind(self, history: History, rounds: int) -> History:

@@ -103,7 +103,7 @@ def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str
     numbers = {
         "generator": state.random.state,
         "version": clock.version,
-        "due": clock.due,
+        "due_round": clock.due_round,
         "base_round": clock.base_round,
         "base_log_det": clock.base_log_det,
         "radius": current.radius,
@@ -153,7 +153,7 @@ def restored_state(
         saved.of("expectations", Expectations),
         Ledger.restored(saved.inner("ledger"), new.reader.dim) if "ledger" in saved else None,
     )
-    fits = state.learned <= history.arrived and state.clock.base_round <= history.rounds
+    fits = state.learned <= history.arrived and max(state.clock.base_round, state.clock.due_round) <= history.rounds
     saved.check(fits, "no more rewards that were learned from than arrived, and a batch that has begun")
     return state, generator
 

@@ -94,13 +94,14 @@ class ScoredArms:
 
     def _in_worth(self, worth: Worth, largest: Array, joint: Array | None) -> ArmScores:
         """Return u·mean − v and |u|·bonus of every arm, and when they tie."""
-        gain, size = worth.gain, np.abs(worth.gain)
-        means, bonuses = gain * self.means - worth.cost, size * self.bonuses
-        if not all_finite((means + bonuses)[~np.isnan(self.means)]):
+        there = ~np.isnan(self.means)
+        gain, size, cost = worth.gain, np.abs(worth.gain), np.where(there, worth.cost_apart(there), 0.0)
+        means, bonuses = gain * self.means - cost, size * self.bonuses
+        if not all_finite((means + bonuses)[there]):
             raise InvalidWorth(LARGE_WORTH)
         tolerance = tolerances(means + bonuses, size * largest, self.reward_spread * size.max(axis=1))
         # Where a cost takes a gain away, the difference keeps the rounding of both.
-        tolerance += ROUNDED * np.abs(worth.cost).max(axis=1)
+        tolerance += ROUNDED * cost.max(axis=1)
         return ArmScores(means, bonuses, tolerance, None if joint is None else gain[:, :, None] * joint)
 
     @property

@@ -87,20 +87,23 @@ class BatchClock:
 
     budget: Budget
     version: int = 0
-    due: bool = False
-    """Whether the batch has ended; stays so until the next update."""
+    due_round: int = 0
+    """The round that ended the batch; 0 where it has not ended."""
     base_round: int = 0
     """Rounds decided before the batch."""
     base_log_det: float = 0.0
     """log det Z − log det λI when the batch began."""
     rescues: bool = False
     """Whether a trigger whose log det saturates ends the first batch anyway."""
-    due_round: int = field(default=0, repr=False, compare=False)
-    """The round that ended the batch; 0 where it has not, or did so in another process."""
     _schedule: Schedule | None = field(default=None, repr=False, compare=False)
     """That of the batch under way, once it was asked for."""
     _end: BatchEnd | None = field(default=None, repr=False, compare=False)
     """When that batch ends, where its schedule has one."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the batch has ended; stays so until the next update."""
+        return self.due_round > 0
 
     @property
     def spent(self) -> bool:
@@ -164,11 +167,11 @@ class BatchClock:
 
     def ended(self, round: int) -> BatchClock:
         """Return the clock after the batch's last round; a batch that has ended stays as it was."""
-        return self if self.due else changed(self, due=True, due_round=round)
+        return self if self.due else changed(self, due_round=round)
 
     def restarted(self, round: int, log_det: float, version: int) -> BatchClock:
         """Return the clock at the start of a batch of the given version."""
-        return BatchClock(self.budget, version, False, round, log_det, self.rescues)
+        return BatchClock(self.budget, version, 0, round, log_det, self.rescues)
 
     def rebased(self, shift: float) -> BatchClock:
         """Return the clock for another form of Z, whose log det at the batch's start is larger by `shift`."""
@@ -203,7 +206,7 @@ class BatchClock:
         """Return the saved clock; this one has not started."""
         extra = saved.whole("extra_versions")
         budget = self.budget.extended(extra) if extra else self.budget
-        version, due, base = saved.whole("version"), saved.flag("due"), saved.whole("base_round")
+        version, due, base = saved.whole("version"), saved.whole("due_round"), saved.whole("base_round")
         return BatchClock(budget, version, due, base, saved.number("base_log_det"), self.rescues)
 
 
