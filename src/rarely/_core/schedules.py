@@ -138,6 +138,27 @@ class EndingSchedule(Schedule):
         end = min(end, start + int(grown.argmax())) if np.count_nonzero(grown) else end
         return end if end < count else None
 
+    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
+        earliest, end, most, last = self.end(round)
+        latest, left = max(1, end - round), most - growth
+        if round >= last or most == math.inf:
+            return latest if end < NEVER else NEVER
+        if left <= 0:
+            return max(1, min(latest, earliest - round))
+        if growth <= 0:
+            return min(latest, 16)
+        # Growth slows down inside a batch, so its mean pace so far gives too few rounds rather than too many.
+        pace = math.ceil(min(left * rounds_in_batch / growth, NEVER))
+        return min(latest, max(8, pace, earliest - round))
+
+    def ahead(self, round: int) -> str:
+        earliest, latest, growth, _ = self.end(round)
+        if latest == NEVER:
+            return ""
+        if earliest == latest:
+            return f"the next after round {latest}"
+        return f"the next between rounds {earliest} and {latest}, once log det has grown by {growth:.4g}"
+
 
 def check_counts(schedule: Schedule, *names: str, besides: tuple[None, ...] = ()) -> None:
     """Raise InvalidSchedule unless the named fields are whole numbers of at least 1, or one of `besides`."""
@@ -226,21 +247,12 @@ class _Grid(EndingSchedule):
         object.__setattr__(self, "points", tuple(points))
 
     def end(self, round: int) -> BatchEnd:
-        return BatchEnd(self._next(round), self._next(round))
-
-    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        return self._next(round) - round
+        i = bisect_right(self.points, round)
+        point = self.points[i] if i < len(self.points) else NEVER
+        return BatchEnd(point, point)
 
     def explain(self, round: int, growth: float) -> str:
         return f"the grid ends a batch with round {round}"
-
-    def ahead(self, round: int) -> str:
-        return "" if self._next(round) == NEVER else f"the next after round {self._next(round)}"
-
-    def _next(self, round: int) -> int:
-        points = self.points
-        i = bisect_right(points, round)
-        return points[i] if i < len(points) else NEVER
 
 
 @named_arguments
@@ -261,11 +273,11 @@ class EveryRound(EndingSchedule):
     def end(self, round: int) -> BatchEnd:
         return BatchEnd(round + 1, round + 1)
 
-    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        return 1
-
     def explain(self, round: int, growth: float) -> str:
         return "every round ends a batch"
+
+    def ahead(self, round: int) -> str:
+        return ""
 
 
 @named_arguments
@@ -401,9 +413,6 @@ class OnDemand(EndingSchedule):
     def end(self, round: int) -> BatchEnd:
         return BatchEnd(NEVER, NEVER)
 
-    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        return NEVER
-
     def ahead(self, round: int) -> str:
         return "the next when update() is called"
 
@@ -452,14 +461,8 @@ class Paced(Schedule):
                 f"horizon={self.horizon}, batches={self.batches}. For an update after every round use EveryRound()."
             )
 
-    def first_due(self, round: int, growth: Array) -> int | None:
-        return self.in_batch(0, 0, 0.0).first_due(round, growth)
-
-    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        return self.in_batch(0, 0, 0.0).lookahead(round, growth, rounds_in_batch)
-
-    def explain(self, round: int, growth: float) -> str:
-        return self.in_batch(0, 0, 0.0).explain(round, growth)
+    _first = property(lambda self: self.in_batch(0, 0, 0.0), doc="The first batch, for which it speaks itself.")
+    first_due, lookahead, explain = map(forwarded, ("_first.first_due", "_first.lookahead", "_first.explain"))
 
     def in_batch(self, version: int, round: int, log_det: float) -> PacedBatch:
         horizon, update, left = self.horizon, version + 1, self.batches - version
@@ -493,28 +496,10 @@ class PacedBatch(EndingSchedule):
     def end(self, round: int) -> BatchEnd:
         return BatchEnd(self.earliest, self.latest, self.growth, self.horizon - 1)
 
-    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        latest = max(1, self.latest - round)
-        left = self.growth - growth
-        if left <= 0:
-            return max(1, min(latest, self.earliest - round))
-        if growth <= 0:
-            return min(latest, 16)
-        # Growth slows down inside a batch, so its mean pace so far gives too few rounds rather than too many.
-        pace = math.ceil(min(left * rounds_in_batch / growth, NEVER))
-        return min(latest, max(8, pace, self.earliest - round))
-
     def explain(self, round: int, growth: float) -> str:
         if round >= self.latest:
             return f"round {round} is the latest for update {self.update}; log det grew by {growth:.4g}"
         return f"log det grew by {growth:.4g}, more than its share of {self.growth:.4g}"
-
-    def ahead(self, round: int) -> str:
-        if self.earliest == NEVER:
-            return ""
-        if self.earliest == self.latest:
-            return f"the next after round {self.latest}"
-        return f"the next between rounds {self.earliest} and {self.latest}, once log det has grown by {self.growth:.4g}"
 
 
 @named_arguments
@@ -570,15 +555,6 @@ class DeterminantTrigger(EndingSchedule):
     def end(self, round: int) -> BatchEnd:
         return BatchEnd(0, NEVER, self.log_ratio, NEVER if self.horizon is None else self.horizon - 1)
 
-    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        # Growth slows down inside a batch, so its mean pace so far gives too few rounds rather than too many.
-        left = self.log_ratio - growth
-        if not math.isfinite(left):
-            return NEVER
-        if growth <= 0:
-            return 16
-        return max(8, math.ceil(min(left * rounds_in_batch / growth, NEVER)))
-
     def explain(self, round: int, growth: float) -> str:
         return f"log det grew by {growth:.4g}, more than log_ratio = {self.log_ratio:.4g}"
 
@@ -602,8 +578,7 @@ class FirstBatch(Schedule):
         ended = [int(np.argmax(saturated))] if saturated.any() else []
         return min(ended + ([] if fired is None else [fired]), default=None)
 
-    def lookahead(self, round: int, growth: float, rounds_in_batch: int) -> int:
-        return self.trigger.lookahead(round, growth, rounds_in_batch)
+    lookahead = forwarded("trigger.lookahead")
 
     def explain(self, round: int, growth: float) -> str:
         if growth > self.trigger.log_ratio:
