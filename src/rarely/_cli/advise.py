@@ -14,7 +14,7 @@ from rarely.console import Stages, console, guarded_by, import_modules, say_loop
 from rarely.errors import InvalidInput
 from rarely.planning.advice import MAX_HORIZON, Advice, improving
 from rarely.planning.simulate import CANDIDATES
-from rarely.runs.writing import check_folder, make_folder, write_text
+from rarely.runs.writing import check_folder, make_folder, write_file
 
 Policies = Annotated[
     list[str] | None,
@@ -72,8 +72,8 @@ def advise_command(
                 make_folder(out)
                 console.print(f"first answer, of short runs: {answer.sentence}", markup=False)
             made = answer
-            write_text(out / "advice.json", json.dumps(made.describe(), indent=1, ensure_ascii=False) + "\n")
-            write_text(out / "advice.txt", f"{made}\n")
+            write_file(out / "advice.json", json.dumps(made.describe(), indent=1, ensure_ascii=False) + "\n")
+            write_file(out / "advice.txt", f"{made}\n")
     if made is None:
         raise InvalidInput("no run was played; ask for more --seconds.")
     console.print(str(made), markup=False)

@@ -3,16 +3,14 @@
 from rarely._core import errors, native
 from rarely._core.choice.confidence_radius import FUNCTION
 from rarely._core.choice.gaussian_argmax import distribution
-from rarely._core.choice.rules import GRID, ROUNDED, TIE, sample_arms, summing_to_one
+from rarely._core.choice.rules import ROUNDED, TIE, sample_arms
 from rarely._core.covariance.cholesky import EPSILON, GrowingCholesky, announce_rounding, cholesky, ridge_solution
-from rarely._core.covariance.protocol import Candidates, Proposal
 from rarely._core.growable_array import GrowableArray, all_finite
 from rarely._core.inputs.arm_blocks import Crossed, Layout
 from rarely._core.inputs.contexts import OpenContexts, RoundContexts, read_rounds
 from rarely._core.inputs.history import LOGGED, RewardSums, new_values
 from rarely._core.inputs.scaling import CLIP
 from rarely._core.inputs.worth import Worth, with_worth, worth_from
-from rarely._core.model.features import Factors
 from rarely._core.model.kernels import EDGE, NAMES, Memory, Views
 from rarely._core.model.network import Network, Weights
 from rarely._core.model.tangent_kernel import CLOSE, NTK, Directions, KernelKind, read_contexts
@@ -28,7 +26,6 @@ from rarely._core.policies.evidence import JUDGED, MOST, KernelDual
 from rarely._core.policies.gaussian_process import ARITHMETIC, Arithmetic, Grams, System
 from rarely._core.policies.learner import RewardTask, split_mix
 from rarely._core.policies.monitor import ALARM_KINDS, t_quantile
-from rarely._core.policies.network_learner import NetworkLearner
 from rarely._core.policies.policy import facts_table
 from rarely._core.policies.replay import (
     alike,
@@ -51,18 +48,3 @@ from rarely._core.saving.files import write as write_file
 from rarely._core.training.gradient_descent import ATTEMPTS, SHRINK, STABLE, TrainingPlan, refusal
 from rarely._core.training.objective import CONVERGED, MAX_ITERATIONS, MomentumState, Objective
 from rarely._core.types import forwarded
-
-__all__ = [
-    "ALARM_KINDS", "ARITHMETIC", "ATTEMPTS", "CLIP", "CLOSE", "CONVERGED", "EDGE", "EPSILON", "FUNCTION", "GRID",
-    "JUDGED", "LOGGED", "MAX_ITERATIONS", "MODELS", "MOST", "NAMES", "NTK", "POLICIES", "ROUNDED", "SHRINK",
-    "STABLE", "TIE", "WRAPPERS", "Arithmetic", "ArmStats", "BatchClock", "Candidates", "Crossed", "DecidedRounds",
-    "Directions", "Factors", "FeatureTask", "Grams", "GrowableArray", "GrowingCholesky", "KernelDual", "KernelKind",
-    "Layout", "LiveCopy", "Memory", "MomentumState", "Network", "NetworkLearner", "Objective", "OfferedArms",
-    "OpenContexts", "PolicyState", "Proposal", "RewardSums", "RewardTask", "RoundContexts", "System",
-    "TrainingPlan", "UpdateFromSums", "VersionFunction", "Views", "Weights", "Worth", "alike", "all_finite",
-    "announce_rounding", "archive", "cache_folder", "cholesky", "content_at", "distribution", "errors",
-    "facts_table", "follow", "forwarded", "lock", "native", "new_values", "path_of", "plain", "put_back",
-    "read_contexts", "read_rounds", "refusal", "replacing", "restore", "ridge_solution", "rule_of", "sample_arms",
-    "set_life", "set_rule", "slot_rewards", "split_mix", "state_of", "summing_to_one", "t_quantile", "warn_of_present",
-    "with_worth", "worth_from", "write_file",
-]  # fmt: skip

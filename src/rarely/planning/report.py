@@ -21,7 +21,7 @@ from rarely.planning.frontier import Frontier, Point
 from rarely.planning.plan import REWARDS, TOLERANCE, Plan, share_of
 from rarely.planning.trial import TrialPlan
 from rarely.runs.statistics import IntervalEstimate
-from rarely.runs.writing import make_folder, write_text
+from rarely.runs.writing import make_folder, write_file
 
 HEAD = ["schedule", "B", "versions used", "regret", "share of the gain", "at least 90 %", "batch lengths"]
 MAX_LENGTHS = 12
@@ -49,7 +49,7 @@ def _write(folder: Path, described: dict[str, Any], picture: str, page: str) -> 
     text = json.dumps(described, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {folder / "plan.json": text, folder / "plan.svg": picture, folder / "plan.html": page}
     for path, content in files.items():
-        write_text(path, content)
+        write_file(path, content)
     return list(files)
 
 

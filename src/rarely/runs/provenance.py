@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import sys
 from contextlib import suppress
@@ -15,16 +14,11 @@ from rarely.extend import __version__
 from rarely.extend.provisional import native
 
 
-@cache
 def source() -> str:
     """Return a hash of the source files of rarely, and of rarely-lab where it is in use: what made a result."""
-    digest = hashlib.sha256()
-    for name in ("rarely", "rarely_lab"):
-        if name in sys.modules:
-            folder = Path(str(sys.modules[name].__file__)).parent
-            for path in sorted(path for kind in ("py", "c", "h", "cu", "toml") for path in folder.rglob(f"*.{kind}")):
-                digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    from rarely.golden.family import source_digest  # which imports every policy
+
+    return source_digest(*(name for name in ("rarely", "rarely_lab") if name in sys.modules))
 
 
 @cache

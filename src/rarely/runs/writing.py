@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rarely.extend.checks import InvalidInput, RarelyError
-from rarely.extend.provisional import replacing
-
-if sys.platform == "win32":
-    fcntl = None
-else:
-    import fcntl
+from rarely.extend.provisional import lock, replacing
 
 ADVICE = {
     errno.ENOSPC: "Free some space, or choose another --out; what was finished is saved.",
@@ -39,17 +33,16 @@ class FolderBusy(RarelyError):
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, or raise FolderBusy at once; the lock ends with this process however it ends."""
-    if fcntl is None:  # Windows: two runs in one folder would repeat work, and spoil nothing
-        yield
-        return
+    """Hold the folder's lock, or raise FolderBusy at once; the lock ends with this process however it ends.
+
+    There is none on Windows, where two runs in one folder would repeat work, and spoil nothing.
+    """
     with writing(folder / ".lock"):  # around the opening alone: an error of the block is not about this file
-        lock = open(folder / ".lock", "wb")  # noqa: SIM115 — closed by the next statement
-    with lock as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise FolderBusy(f"another run is writing to {folder}; wait for it, or use another --out.") from error
+        file = open(folder / ".lock", "wb")  # noqa: SIM115 — closed by the next statement
+        free = lock(file.fileno())
+    with file:
+        if not free:
+            raise FolderBusy(f"another run is writing to {folder}; wait for it, or use another --out.")
         yield
 
 
@@ -71,15 +64,10 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise CannotWrite(f"{os.fspath(path)} cannot be written: {reason}. {advice}") from error
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+def write_file(path: Path, content: bytes | str) -> None:
+    """Write a file whole or not at all; text is encoded as UTF-8."""
     with writing(path), replacing(path) as file:
-        file.write(content)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file of text whole or not at all."""
-    write_file(path, text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def make_folder(folder: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rarely.errors import InvalidInput
-from rarely.extend import Array, Covariance, Factors, Proposal, Widths
+from rarely.extend import Array, Covariance, Factors, Widths
 from rarely.testing.promises import check_all, ensure, ensure_close, ensure_equal, ensure_raises, names_of, through_json
 
 Make = Callable[[Widths, float], Covariance]
@@ -73,39 +73,39 @@ class _Case:
     widths: Widths
     ridge: float
 
-    def generator(self) -> np.random.Generator:
-        return np.random.default_rng((self.seed, 1))
-
     def form(self) -> Covariance:
         return self.make(self.widths, self.ridge)
 
-    def factors(self, rng: np.random.Generator, count: int) -> Factors:
-        """Return features as a network might have them: one layer is often silent."""
-        inputs = tuple(rng.normal(size=(count, i)) / np.sqrt(i) for _, i in self.widths)
-        signals = tuple(rng.normal(size=(count, o)) * (rng.random((count, o)) < 0.7) for o, _ in self.widths)
-        return Factors(inputs, signals)
-
-    def lived(self, rng: np.random.Generator, *frozen: int, running: int = 0) -> Covariance:
+    def lived(self, *counts: int, running: int = 0) -> _Beside:
         """Return a form that has accepted blocks of rounds, was frozen, and has accepted another one."""
-        form = self.form()
-        for count in frozen:
-            _accepted(form, self.factors(rng, count))
-        form.freeze()
-        if running:
-            _accepted(form, self.factors(rng, running))
-        return form
+        lived = _Beside(self)
+        for count in counts:
+            lived.accept(count)
+        lived.freeze()
+        lived.accept(running)
+        return lived
 
 
-class _Pair:
-    """A form beside the features that it holds."""
+class _Beside:
+    """A form, the features that it holds, and a generator of more."""
 
     def __init__(self, case: _Case) -> None:
         self.case, self.form, self.frozen = case, case.form(), 0
-        self.past = case.vectors(case.factors(case.generator(), 1))[:0]
+        self.rng = np.random.default_rng((case.seed, 1))
+        self.past = case.vectors(self.draw(1))[:0]
 
-    def accept(self, factors: Factors, keep: int, when: str) -> None:
-        """Accept rounds, and compare the log det after each of them."""
-        proposal, start = self.form.propose(self.form.measure(factors)), len(self.past)
+    def draw(self, count: int) -> Factors:
+        """Return features as a network might have them: one layer is often silent."""
+        widths, rng = self.case.widths, self.rng
+        inputs = tuple(rng.normal(size=(count, i)) / np.sqrt(i) for _, i in widths)
+        signals = tuple(rng.normal(size=(count, o)) * (rng.random((count, o)) < 0.7) for o, _ in widths)
+        return Factors(inputs, signals)
+
+    def accept(self, rounds: int | Factors, keep: int | None = None, when: str = "") -> None:
+        """Accept rounds, all or the first of them, and compare the log det after each."""
+        factors = self.draw(rounds) if isinstance(rounds, int) else rounds
+        keep, start = len(factors) if keep is None else keep, len(self.past)
+        proposal = self.form.propose(self.form.measure(factors))
         self.form.accept(proposal, keep)
         self.past = np.vstack((self.past, self.case.vectors(factors[:keep])))
         truth = np.array([self.log_det(start + i + 1) for i in range(keep)])
@@ -125,9 +125,9 @@ class _Pair:
         z = self.case.matrix(self.past[:rounds], self.case.ridge)
         return float(np.linalg.slogdet(z)[1] - len(z) * np.log(self.case.ridge))
 
-    def compare(self, candidates: Factors, when: str) -> None:
+    def compare(self, when: str) -> None:
         """Compare both matrices with the dense ones."""
-        counts = self.frozen, len(self.past)
+        candidates, counts = self.draw(4), (self.frozen, len(self.past))
         truth = [np.diagonal(self.cross(candidates, candidates, rounds)) for rounds in counts]
         variances, atol = _variances(self.form, candidates), 1e-9 / self.case.ridge
         ensure_close(variances, np.array(truth), f"φᵀZ⁻¹φ under both matrices {when}", rtol=1e-6, atol=atol)
@@ -136,11 +136,11 @@ class _Pair:
         ensure_equal(self.form.rounds, len(self.past), f"rounds {when}")
 
 
-def _accepted(form: Covariance, factors: Factors) -> Proposal:
-    """Let a form accept rounds, and return what it proposed for them."""
+def _accepted(form: Covariance, factors: Factors) -> Array:
+    """Let a form accept rounds, and return log det after each."""
     proposal = form.propose(form.measure(factors))
     form.accept(proposal, len(factors))
-    return proposal
+    return proposal.log_dets
 
 
 def _variances(form: Covariance, factors: Factors) -> Array:
@@ -151,7 +151,7 @@ def _variances(form: Covariance, factors: Factors) -> Array:
 class _Promises(_Case):
     def starts_as_the_prior(self) -> None:
         """Before any data, φᵀZ⁻¹φ is ‖φ‖²/λ, log det is 0 and the unit of bonuses is 1."""
-        form, factors = self.form(), self.factors(self.generator(), 4)
+        form, factors = self.form(), _Beside(self).draw(4)
         truth = np.square(self.vectors(factors)).sum(axis=1) / self.ridge
         ensure_close(_variances(form, factors), np.array([truth, truth]), "φᵀZ⁻¹φ under both matrices")
         ensure_equal((form.frozen_unit, form.running_unit), (1.0, 1.0), "units")
@@ -159,35 +159,29 @@ class _Promises(_Case):
 
     def is_the_dense_matrix_batch_after_batch(self) -> None:
         """Both matrices are the dense ones, for blocks of any size of which any number of rounds is kept."""
-        pair, rng = _Pair(self), self.generator()
-        for batch in range(int(rng.integers(1, 5))):
-            candidates = self.factors(rng, 4)
-            for block in range(int(rng.integers(0, 4))):
-                factors = self.factors(rng, int(rng.integers(1, 8)))
-                keep = int(rng.integers(0, len(factors) + 1))
-                when = f"after block {block} of batch {batch}, {keep} of {len(factors)} rounds kept"
-                pair.accept(factors, keep, when)
-                pair.compare(candidates, when)
-            pair.freeze()
-            pair.compare(candidates, f"frozen after batch {batch}")
-            ensure_equal(pair.form.frozen_log_det, pair.form.log_det, "frozen_log_det after freeze")
+        one = _Beside(self)
+        for batch in range(int(one.rng.integers(1, 5))):
+            for block in range(int(one.rng.integers(0, 4))):
+                count = int(one.rng.integers(1, 8))
+                keep = int(one.rng.integers(0, count + 1))
+                when = f"after block {block} of batch {batch}, {keep} of {count} rounds kept"
+                one.accept(count, keep, when)
+                one.compare(when)
+            one.freeze()
+            one.compare(f"frozen after batch {batch}")
+            ensure_equal(one.form.frozen_log_det, one.form.log_det, "frozen_log_det after freeze")
 
     def is_the_dense_matrix_after_many_rounds(self) -> None:
         """Both matrices are the dense ones with more rounds than parameters, too."""
-        pair, rng = _Pair(self), self.generator()
-        for count in (60, 1, 100, 30):
-            pair.accept(self.factors(rng, count), count, f"of {count} more rounds")
-            if count != 30:
-                pair.freeze()
-        pair.compare(self.factors(rng, 5), "after 191 rounds")
+        self.lived(60, 1, 100, running=30).compare("after 191 rounds")
 
     def accepting_leaves_the_frozen_matrix_alone(self) -> None:
         """Accepted rounds change nothing under the frozen matrix until `freeze`, and lower φᵀZ⁻¹φ afterwards."""
-        rng = self.generator()
-        form, candidates = self.lived(rng, 5), self.factors(rng, 3)
+        one = self.lived(5)
+        form, candidates = one.form, one.draw(3)
         before, log_det = form.measure(candidates).variances.copy(), form.frozen_log_det
         for block in range(12):
-            _accepted(form, self.factors(rng, 3))
+            one.accept(3)
             ensure_equal(form.measure(candidates).variances, before, f"φᵀZ⁻¹φ under the frozen matrix, block {block}")
             ensure_equal(form.frozen_log_det, log_det, f"frozen_log_det, block {block}")
         form.freeze()
@@ -197,70 +191,57 @@ class _Promises(_Case):
 
     def rounds_added_at_once_are_those_proposed(self) -> None:
         """`add` makes the matrices that `propose` and `accept` make."""
-        rng, (once, expected) = self.generator(), (self.form(), self.form())
+        one = _Beside(self)
         for count in (5, 30):
-            factors = self.factors(rng, count)
-            once.add(factors)
-            _accepted(expected, factors)
-            once.freeze()
-            expected.freeze()
-            _accepted(once, factors[:1])
-            _accepted(expected, factors[:1])
-        candidates = self.factors(rng, 3)
-        ensure_equal(once.rounds, expected.rounds, "rounds")
-        ensure_close((once.log_det, once.frozen_log_det), (expected.log_det, expected.frozen_log_det), "log dets")
-        ensure_close(_variances(once, candidates), _variances(expected, candidates), "φᵀZ⁻¹φ", rtol=1e-6, atol=1e-9)
+            one.form.add(factors := one.draw(count))
+            one.past = np.vstack((one.past, self.vectors(factors)))
+            one.freeze()
+            one.accept(1)
+            one.compare(f"after {count} rounds were added at once, and one accepted")
 
     def proposing_changes_nothing(self) -> None:
         """Rounds that are proposed and not accepted, or none of which is accepted, leave both matrices as they were."""
-        form, expected, rng = self.form(), self.form(), self.generator()
-        past, candidates, later = (self.factors(rng, count) for count in (4, 3, 3))
-        for each in (form, expected):
-            _accepted(each, past)
+        one = self.lived(2, running=2)
+        form, candidates = one.form, one.draw(3)
         before, numbers = _variances(form, candidates), (form.rounds, form.frozen_log_det, form.log_det)
-        form.propose(form.measure(self.factors(rng, 5)))
-        form.accept(form.propose(form.measure(self.factors(rng, 2))), 0)
+        form.propose(form.measure(one.draw(5)))
+        form.accept(form.propose(form.measure(one.draw(2))), 0)
         after = _variances(form, candidates)
         ensure_equal(after[0], before[0], "φᵀZ⁻¹φ under the frozen matrix")
         # A form may tidy up its running matrix, which changes the last digits.
         ensure_close(after[1], before[1], "φᵀZ⁻¹φ under the running matrix")
         ensure_close(form.log_det, numbers[2], "log_det")
         ensure_equal((form.rounds, form.frozen_log_det), numbers[:2], "rounds and frozen_log_det")
-        ensure_close(_accepted(form, later).log_dets, _accepted(expected, later).log_dets, "log_dets of later rounds")
+        one.accept(3, when="of later rounds")
 
     def a_dropped_fork_leaves_the_original_alone(self) -> None:
         """What happens to a fork changes nothing in the original, which has the future it had without the fork."""
-        form, expected = (self.lived(self.generator(), 5) for _ in range(2))
-        rng = np.random.default_rng((self.seed, 2))
-        candidates, later = self.factors(rng, 3), self.factors(rng, 2)
-        before, log_det = form.measure(candidates).variances.copy(), form.log_det
-        fork = form.fork()
+        one = self.lived(5)
+        form, candidates = one.form, one.draw(3)
+        before, log_det, fork = form.measure(candidates).variances.copy(), form.log_det, form.fork()
         for _ in range(6):
-            _accepted(fork, self.factors(rng, 4))
+            _accepted(fork, one.draw(4))
             fork.freeze()
         ensure_equal(form.measure(candidates).variances, before, "φᵀZ⁻¹φ of the original")
         ensure_equal((form.log_det, form.rounds), (log_det, 5), "log_det and rounds of the original")
-        log_dets, truth = _accepted(form, later).log_dets, _accepted(expected, later).log_dets
-        ensure_close(log_dets, truth, "log_dets of the original's next rounds", rtol=1e-12)
-        variances, truth = _variances(form, candidates), _variances(expected, candidates)
-        ensure_close(variances, truth, "φᵀZ⁻¹φ of the original afterwards", rtol=1e-12)
+        one.accept(2, when="of the original's next rounds")
+        one.compare("of the original afterwards")
 
     def a_fork_is_the_original(self) -> None:
         """A fork has the matrices of the original, and grows as the original would."""
-        rng = self.generator()
-        form, later, candidates = self.lived(rng, 6, running=2), self.factors(rng, 3), self.factors(rng, 3)
-        fork = form.fork()
-        ensure_equal(_accepted(fork, later).log_dets, _accepted(form.fork(), later).log_dets, "log_dets of two forks")
-        _accepted(form, later)
+        one = self.lived(6, running=2)
+        form, later, fork = one.form, one.draw(3), one.form.fork()
+        ensure_equal(_accepted(fork, later), _accepted(form.fork(), later), "log_dets of two forks")
+        one.accept(later)
+        candidates = one.draw(3)
         ensure_close(_variances(fork, candidates), _variances(form, candidates), "φᵀZ⁻¹φ under both matrices")
 
     def a_restored_form_has_the_same_future(self) -> None:
         """`read` of what `state` gave makes the same form, bit for bit, now and after further rounds."""
-        rng = self.generator()
-        form, again = self.lived(rng, 5, 40, running=3), self.form()
+        one, again = self.lived(5, 40, running=3), self.form()
+        form, candidates, later = one.form, one.draw(3), one.draw(30)
         with through_json(form, "covariance") as saved:
             again.read(saved)
-        candidates, later = self.factors(rng, 3), self.factors(rng, 30)
         for when in ("at once", "after 30 more rounds"):
             for name in ("rounds", "log_det", "frozen_log_det", "jitters"):
                 ensure_equal(getattr(again, name), getattr(form, name), f"{name} {when}")
@@ -271,8 +252,8 @@ class _Promises(_Case):
 
     def candidates_are_measured_one_by_one(self) -> None:
         """φᵀZ⁻¹φ of a candidate does not depend on those it is measured with, and `block` is at least 1."""
-        rng = self.generator()
-        form, candidates = self.lived(rng, 9, running=2), self.factors(rng, 5)
+        one = self.lived(9, running=2)
+        form, candidates = one.form, one.draw(5)
         singly = np.hstack([_variances(form, candidates[[i]]) for i in range(5)])
         ensure_close(singly, _variances(form, candidates), "φᵀZ⁻¹φ one by one")
         ensure(singly >= 0, f"φᵀZ⁻¹φ must not be negative; got {singly}")
@@ -283,19 +264,15 @@ class _Promises(_Case):
 
     def cross_terms_exist_exactly_where_rounds_add_their_features(self) -> None:
         """`cross` is φᵀZ⁻¹φ' under the running matrix where `additive` is set, and refused elsewhere."""
-        pair, rng = _Pair(self), self.generator()
-        pair.accept(self.factors(rng, 3), 3, "of three rounds")
-        pair.freeze()
-        pair.accept(self.factors(rng, 2), 2, "of two more rounds")
-        candidates = self.factors(rng, 5)
-        measured = pair.form.measure(candidates, running=True)
-        one, others = measured[[0]], measured[1:]
-        if pair.form.additive:
-            truth = pair.cross(candidates[[0]], candidates[1:], 5)[0]
-            ensure_close(pair.form.cross(one, others), truth, "cross", rtol=1e-6, atol=1e-9 / self.ridge)
+        one = self.lived(3, running=2)
+        form, candidates = one.form, one.draw(5)
+        measured = form.measure(candidates, running=True)
+        if form.additive:
+            truth = one.cross(candidates[[0]], candidates[1:], 5)[0]
+            ensure_close(form.cross(measured[[0]], measured[1:]), truth, "cross", rtol=1e-6, atol=1e-9 / self.ridge)
         else:
             with ensure_raises(InvalidInput, "cross of a form that is not additive"):
-                pair.form.cross(one, others)
+                form.cross(measured[[0]], measured[1:])
 
 
 COVARIANCE_PROMISES = names_of(_Promises)

@@ -23,7 +23,7 @@ from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import INK, PALETTE, inline
 from rarely.runs.statistics import IntervalEstimate
-from rarely.runs.writing import write_text
+from rarely.runs.writing import write_file
 from rarely_lab.compare.records import Record, read_records
 from rarely_lab.compare.scores import HINDSIGHT, Leaderboard, Results, leaderboard, tuned_on
 from rarely_lab.engine.record import Refusal, describe_records, outdated
@@ -71,9 +71,9 @@ def write_leaderboard(out: Path, markdown_path: Path | None = None) -> Written:
     if not board.rows:
         raise NothingToCompare(_why_nothing(board.results, out))
     warnings = [*outdated(stored.records), *stored.warnings(out, "page")]
-    write_text(out / "leaderboard.html", render_page(stored.records, board, warnings))
+    write_file(out / "leaderboard.html", render_page(stored.records, board, warnings))
     if markdown_path is not None:
-        write_text(markdown_path, render_markdown(stored.records, board, warnings))
+        write_file(markdown_path, render_markdown(stored.records, board, warnings))
     return Written(out / "leaderboard.html", board, stored.refused)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rarely.extend import Array
+from rarely.extend import Array, Candidates, Factors, Proposal
 from rarely.extend.provisional import (
     ARITHMETIC,
     CLOSE,
@@ -31,12 +31,9 @@ from rarely.extend.provisional import (
     MOST,
     NAMES,
     Arithmetic,
-    Candidates,
-    Factors,
     Grams,
     KernelDual,
     Memory,
-    Proposal,
     System,
     Views,
     announce_rounding,

@@ -15,7 +15,7 @@ from rarely.errors import RarelyError
 from rarely.pages.figures import drawn
 from rarely.pages.page import render
 from rarely.pages.svg import inline
-from rarely.runs.writing import make_folder, write_text
+from rarely.runs.writing import make_folder, write_file
 from rarely_lab.engine.packed import pack, read_records
 from rarely_lab.engine.record import Refusal, describe_records, outdated
 from rarely_lab.reproduce.catalogue import GROWTH
@@ -86,22 +86,22 @@ def write_report(
         "code": codes_of(stored.records),
         "refused": {file.path.relative_to(place).as_posix(): file.reason for file in stored.refused},
     }
-    write_text(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
+    write_file(out / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False))
     pictures: dict[str, str] = {}
     to_draw = figures(comparisons) | figures_of_few(comparisons)
     for name, draw in to_draw.items():
         pictures[name] = drawn(draw)
-        write_text(out / "figures" / f"{name}.svg", pictures[name])
+        write_file(out / "figures" / f"{name}.svg", pictures[name])
         progress(len(pictures), len(to_draw))
     for stale in (out / "figures").glob("*.svg"):
         if stale.stem not in pictures:
             stale.unlink()
     warnings = [*outdated(stored.records), *stored.warnings(place, "report")]
-    write_text(out / "report.html", render_page(stored.records, comparisons, judged, pictures, warnings))
+    write_file(out / "report.html", render_page(stored.records, comparisons, judged, pictures, warnings))
     if few_updates is not None:
-        write_text(few_updates, render_few_updates(comparisons))
+        write_file(few_updates, render_few_updates(comparisons))
     if markdown is not None:
-        write_text(markdown, render_markdown(stored.records, comparisons, judged, warnings))
+        write_file(markdown, render_markdown(stored.records, comparisons, judged, warnings))
     return Report(out / "report.html", judged, stored.refused)
 
 

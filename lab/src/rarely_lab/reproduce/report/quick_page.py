@@ -24,7 +24,7 @@ from rarely.pages.figures import COLOURS, DASHES, MARKERS, drawn, plain_numbers
 from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import inline
-from rarely.runs.writing import write_text
+from rarely.runs.writing import write_file
 from rarely_lab.engine.packed import read_records
 from rarely_lab.reproduce.catalogue import QUICK, QUICK_CONFIGURATIONS
 from rarely_lab.reproduce.records import Record
@@ -46,7 +46,7 @@ def write_quick_page(out: Path) -> tuple[Path, list[Series]]:
     if not rows:
         raise NothingToReport(f"{out / 'records'} holds no quick runs; run: rarely reproduce --quick --out {out}.")
     path = out / "report.html"
-    write_text(path, render_quick_page(rows))
+    write_file(path, render_quick_page(rows))
     return path, rows
 
 
