@@ -20,7 +20,7 @@ import numpy as np
 from rarely import Paced
 from rarely.logs import DecisionLog
 from rarely.planning.advice import improving
-from rarely.planning.simulate import CANDIDATES, LoggedRounds, LogWorld, Maker, Trial, play_trial
+from rarely.planning.simulate import CANDIDATES, LoggedRounds, LogWorld, Maker, play
 
 ARMS = 4
 
@@ -157,7 +157,7 @@ def make(name, seed):
     other = DecisionLog.from_arrays(
         **({"rows": x[count:], "arm_count": ARMS} if x.ndim == 2 else {"contexts": x[count:]})
     )
-    return log, LoggedRounds.of(other), Truth(mu[count:], kind)
+    return log, LoggedRounds(other), Truth(mu[count:], kind)
 
 
 def truth_of(rounds, rewards, horizon, batches, runs):
@@ -168,8 +168,8 @@ def truth_of(rounds, rewards, horizon, batches, runs):
         chance = float((played.means.max(axis=1) - played.means.mean(axis=1)).sum())
         row = []
         for each in map(Maker, CANDIDATES):
-            trial = Trial("paced", Paced(horizon, batches), seed)
-            row.append((chance - play_trial(world, each, horizon, trial).regret) / horizon)
+            regret = play(world, each, horizon, Paced(horizon, batches), seed).regret
+            row.append((chance - regret) / horizon)
         gains.append(row)
     return np.array(gains)
 

@@ -59,7 +59,7 @@ def test_contexts_are_the_rows_scaled_in_the_arms_blocks(tmp_path):
     log = DecisionLog.from_frame(
         written(tmp_path / "log.csv", ONE_ROW_A_ROUND), arm="page", reward="minutes", arm_count=5
     )
-    played, blocks = LoggedRounds.of(log), ArmBlocks.fit(log.rows, arms=5)
+    played, blocks = LoggedRounds(log), ArmBlocks.fit(log.rows, arms=5)
     np.testing.assert_array_equal(played.contexts([2, 0]), blocks(log.rows[[2, 0]]))
     assert played.dim == blocks.dim == 15
 
@@ -72,7 +72,7 @@ def test_one_row_an_arm_is_grouped_by_round_in_whatever_order(tmp_path):
         np.testing.assert_array_equal(each.contexts, [[[1, 2], [3, 4]], [[5, 6], [7, 8]]])
         np.testing.assert_array_equal(all_rewards(each), [[np.nan, 7.5], [np.nan, np.nan]])
         assert each.arms.tolist() == [1, -1]
-    played = LoggedRounds.of(log)
+    played = LoggedRounds(log)
     assert played.contexts([0, 1]).shape == (2, 2, 3)
     assert np.all(played.contexts([0])[..., -1] == 1.0)
 

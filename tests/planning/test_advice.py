@@ -52,7 +52,7 @@ def test_what_is_replayed_is_what_would_have_been_played():
     makes = advice.read_candidates(
         {"never": lambda dim, schedule, context_scale, seed: Uniform(dim, schedule), "LinUCB": "LinUCB"}
     )
-    comparison = advice.Comparison.of(log, makes, 200, 10, 0)
+    comparison = advice.Comparison(makes, log, 200, 10, 0)
     comparison.replay(lambda done: None)
     assert comparison.replayed == 300
     evidence = comparison.logged["replay"]

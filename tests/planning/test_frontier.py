@@ -12,7 +12,7 @@ from rarely import DeterminantTrigger, FixedGrid
 from rarely.planning import NothingClose, plan
 from rarely.planning.frontier import Frontier, Point, calibrate
 from rarely.planning.report import render_page
-from rarely.planning.simulate import KINDS, Fit, Maker, Trial, play_trial
+from rarely.planning.simulate import KINDS, Fit, Maker, play
 from rarely.runs.statistics import IntervalEstimate, mean, share_of_sums
 from rarely.worlds import Cosine
 
@@ -189,6 +189,6 @@ def test_log_q_spends_the_budget_wherever_it_starts(start):
         assert np.log(found.spent / batches) > -0.25
         assert batches == 2 or np.log(found.spent / batches) < 0.25
         schedule = DeterminantTrigger(120, batches, log_ratio=found.log_ratio)
-        used = [len(play_trial(world, maker, 120, Trial("adaptive", schedule, seed)).ends) for seed in range(4, 9)]
+        used = [len(play(world, maker, 120, schedule, seed).ends) for seed in range(4, 9)]
         assert min(used) >= 2
         assert np.median(used) >= batches - 1

@@ -30,10 +30,10 @@ class Lines(World):
 def test_the_present_policy_is_the_one_that_wrote_the_log():
     """Of two arms that pay 1 and 0 the log has the worse one in a quarter of its rounds."""
     rows = np.random.default_rng(0).normal(size=(40, 2))
-    log = LoggedRounds.of(planning_log(rows, 2, (np.arange(40) % 4 == 0).astype(int), np.arange(40.0)))
+    log = LoggedRounds(planning_log(rows, 2, (np.arange(40) % 4 == 0).astype(int), np.arange(40.0)))
     world = LogWorld(log, SimulatedRewards(log, lambda features: np.tile([1.0, 0.0], (len(features), 1))), 40)
     assert present_regrets(world, 40, [1, 2]) == ([10.0, 10.0], True)
-    unknown = LogWorld(LoggedRounds.of(planning_log(rows, 2)), world.rewards, 40)
+    unknown = LogWorld(LoggedRounds(planning_log(rows, 2)), world.rewards, 40)
     assert present_regrets(unknown, 40, [1, 2]) == ([20.0, 20.0], False)
 
 
@@ -64,7 +64,7 @@ def test_a_simulation_that_fails_ends_the_plan_with_its_reason():
         def rounds(self, seed, count, first=1):
             raise ZeroDivisionError("no such round")
 
-    with pytest.raises(SimulationFailed, match=r"EveryRound\(.*\), seed=\d+\): ZeroDivisionError: no such round"):
+    with pytest.raises(SimulationFailed, match=r"EveryRound\(.*\), \d+\): ZeroDivisionError: no such round"):
         plan(Failing(), **QUICK)
 
 

@@ -28,7 +28,7 @@ from rarely._cli import app
 from rarely.planning import NothingClose, plan
 from rarely.planning.frontier import default_batches, improving
 from rarely.planning.report import render_page, write_plan
-from rarely.planning.simulate import KINDS, Maker, Trial, play_trial
+from rarely.planning.simulate import KINDS, Maker, play
 from rarely.runs.statistics import IntervalEstimate
 from rarely.worlds import Cosine, World
 from worlds import play_world
@@ -156,9 +156,9 @@ def test_stretches_of_rounds_choose_what_single_rounds_choose(monkeypatch):
     for schedule in (FixedGrid(60, 5), DeterminantTrigger(60, 6, log_ratio=3.0)):
         policy, rounds = maker(world.dim, world.context_scale, schedule, 4), world.rounds(4, 60)
         regrets = rounds.regrets(play_world(policy, rounds))
-        whole = play_trial(world, maker, 60, Trial("fixed", schedule, 4))
+        whole = play(world, maker, 60, schedule, 4)
         monkeypatch.setattr("rarely.planning.simulate.MAX_CONTEXT_BYTES", 8 * 3 * 3 * 7)
-        pieces = play_trial(world, maker, 60, Trial("fixed", schedule, 4))
+        pieces = play(world, maker, 60, schedule, 4)
         assert whole.regret == pytest.approx(regrets.sum())
         assert pieces.regret == pytest.approx(whole.regret)
         assert whole.ends == pieces.ends == (*(update.round for update in policy.updates), 60)

@@ -12,7 +12,7 @@ from rarely.planning.simulate import LoggedRounds, LogWorld, SimulatedRewards, _
 
 
 def played(*arguments, **settings):
-    return LoggedRounds.of(planning_log(*arguments, **settings))
+    return LoggedRounds(planning_log(*arguments, **settings))
 
 
 def linear_log(rounds=300, arms=3, noise=0.2, seed=0):

@@ -30,21 +30,21 @@ import numpy as np
 from rarely import AtRounds, Paced
 from rarely.errors import InvalidInput
 from rarely.extend import Array, Progress, read_progress
-from rarely.extend.checks import check_whole, shown
+from rarely.extend.checks import shown
 from rarely.logs.decision_log import DecisionLog, check_log
 from rarely.logs.tables import InvalidLog
 from rarely.pages.grid import Grid
 from rarely.planning.simulate import (
     CANDIDATES,
     FOLDS,
-    FittedRewards,
     LoggedRounds,
     LogWorld,
     Make,
     Maker,
-    Trial,
+    arguments_of,
+    check_each_whole,
     fit_rewards,
-    play_trial,
+    play,
 )
 from rarely.runs.sealed_json import plain_json
 from rarely.runs.statistics import t_quantile
@@ -182,42 +182,32 @@ def advise(
     >>> advise(log, ["LinUCB", "LinTS"], horizon=200, runs=3).names
     ('LinUCB', 'LinTS')
     """
-    settings: dict[str, Any] = {"horizon": horizon, "batches": batches, "runs": runs, "seconds": seconds, "seed": seed}
-    return list(improving(log, candidates, **settings, progress=progress))[-1]
+    *_, last = improving(**locals())
+    return last
 
 
-def improving(
-    log: DecisionLog,
-    candidates: Mapping[str, Make | str] | Sequence[str] | None = None,
-    *,
-    horizon: int | None = None,
-    batches: int = 20,
-    runs: int = 10,
-    seconds: float | None = None,
-    seed: int = 0,
-    progress: Progress = None,
-) -> Iterator[Advice]:
+def improving(*log: Any, **given: Any) -> Iterator[Advice]:
     """Yield the advice as it improves: soon after a few short runs, then with every run; arguments as in `advise`."""
-    begun, told = time.monotonic(), read_progress(progress, "a stage, the steps done and their total")
-    made = read_candidates(candidates)
-    check_log(log)
-    for name, number, least in (("batches", batches, 2), ("runs", runs, MIN_RUNS), ("seed", seed, 0)):
-        check_whole(name, number, least)
-    check_whole("horizon", horizon, 2 * batches, besides=(None,))
-    study = Comparison.of(log, made, min(horizon or len(log), MAX_HORIZON), batches, seed)
+    begun, asked = time.monotonic(), arguments_of(advise, log, given)
+    told = read_progress(asked.progress, "a stage, the steps done and their total")
+    made = read_candidates(asked.candidates)
+    check_log(asked.log)
+    check_each_whole(asked, batches=2, runs=MIN_RUNS, seed=0)
+    if asked.horizon is not None:
+        check_each_whole(asked, horizon=2 * asked.batches)
+    horizon = min(asked.horizon or len(asked.log), MAX_HORIZON)
+    comparison = Comparison(made, asked.log, horizon, asked.batches, asked.seed)
     told("replay", 0, len(made))
-    study.replay(lambda done: told("replay", done, len(made)))
-    total = MIN_RUNS * (len(LADDER) - 1) + runs
-    done = 0
-    for shorter in LADDER:
-        for run in range(runs if shorter == 1 else MIN_RUNS):
-            if seconds is not None and study.answered and time.monotonic() - begun > seconds:
-                return
-            study.play(shorter, run)
-            done += 1
-            told("simulation", done, total)
-            if run + 1 >= MIN_RUNS:
-                yield study.advice()
+    comparison.replay(lambda done: told("replay", done, len(made)))
+    lengths = [shorter for shorter in LADDER for _ in range(asked.runs if shorter == 1 else MIN_RUNS)]
+    for done, shorter in enumerate(lengths, 1):
+        answered = any(len(runs) >= MIN_RUNS for runs in comparison.simulated.values())
+        if answered and asked.seconds is not None and time.monotonic() - begun > asked.seconds:
+            return
+        comparison.play(shorter)
+        told("simulation", done, len(lengths))
+        if len(comparison.simulated[shorter]) >= MIN_RUNS:
+            yield comparison.advice()
 
 
 def read_candidates(candidates: Any) -> dict[str, Maker]:
@@ -233,37 +223,20 @@ def read_candidates(candidates: Any) -> dict[str, Maker]:
     return makers
 
 
-@dataclass
 class Comparison:
     """Candidates on one log, and what is known of them so far."""
 
-    makes: dict[str, Maker]
-    world: LogWorld
-    rewards: FittedRewards
-    horizon: int
-    batches: int
-    seed: int
-    total: int
-    """Rounds of the whole log."""
-    logged: dict[str, Evidence] = field(default_factory=dict)
-    replayed: int = 0
-    simulated: dict[int, list[Array]] = field(default_factory=dict)
-    """Mean regrets of a round, by what the horizon was divided by."""
-    seconds: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, log: DecisionLog, makes: dict[str, Maker], horizon: int, batches: int, seed: int) -> Comparison:
+    def __init__(self, makes: dict[str, Maker], log: DecisionLog, horizon: int, batches: int, seed: int) -> None:
         """Fit the rewards of a log, or of as many of its rounds as are used."""
-        used = log if len(log) <= MAX_ROWS else _part(log, seed)
-        rounds = LoggedRounds.of(used)
-        rewards = fit_rewards(rounds, seed)
+        self.rewards = fit_rewards(LoggedRounds(log if len(log) <= MAX_ROWS else _part(log, seed)), seed)
         if horizon < 2 * batches:
             raise InvalidLog(f"advice needs at least {2 * batches} rounds for {batches} batches; got {horizon}.")
-        return cls(makes, LogWorld(rounds, rewards, horizon), rewards, horizon, batches, seed, len(log))
-
-    @property
-    def answered(self) -> bool:
-        return any(len(runs) >= MIN_RUNS for runs in self.simulated.values())
+        self.makes, self.horizon, self.batches, self.seed, self.total = makes, horizon, batches, seed, len(log)
+        self.world = LogWorld(self.rewards.log, self.rewards, horizon)
+        self.logged: dict[str, Evidence] = {}
+        self.replayed = 0
+        self.simulated: dict[int, list[Array]] = {}  # less mean regrets, by what the horizon was divided by
+        self.seconds: dict[str, tuple[float, float]] = {}
 
     @property
     def lives(self) -> int:
@@ -274,40 +247,32 @@ class Comparison:
 
     def replay(self, told: Callable[[int], None]) -> None:
         """Judge each candidate by the log: as it learns where enough rounds can be replayed, else what it learned."""
-        log, rounds = self.rewards.log.log, self.rewards.log
+        log = self.rewards.log.log
         places = log.observed
-        places = places[np.isfinite(log.propensities[places])]
-        if len(places) < MIN_REPLAYED or np.isnan(log.propensities[log.observed]).any():
+        if len(places) < MIN_REPLAYED or not np.isfinite(log.propensities[places]).all():
             return
-        arms, paid, chances = log.arms[places], log.rewards[places], log.propensities[places]
-        expected, present = self.rewards.held_out()[places], np.full((len(places), log.arm_count), 1 / log.arm_count)
+        each, arms = np.arange(len(places)), log.arms[places]
+        paid, chances, expected = log.rewards[places], log.propensities[places], self.rewards.held_out()[places]
         part = float(np.quantile(chances, 0.02))
         self.replayed = int(part * len(places))
         online = self.replayed >= max(MIN_REPLAYED, 2 * self.batches)
-        terms = []
-        for done, make in enumerate([*self.makes.values(), None]):
-            if make is None:
-                target = present
-            elif online:
-                target = self._replayed(make, rounds, places, arms, paid, np.minimum(1, part / chances))
-            else:
-                target = self._learned(make, rounds, places, arms, paid)
-            weights = target[np.arange(len(places)), arms] / chances
-            missed = paid - expected[np.arange(len(places)), arms]
-            terms.append((target * expected).sum(axis=1) + weights * missed)
-            if make is not None:
-                told(done + 1)
+        targets = []
+        for done, make in enumerate(self.makes.values(), 1):
+            accepted = np.minimum(1, part / chances) if online else None
+            targets.append((self._replayed if online else self._learned)(make, places, arms, paid, accepted))
+            told(done)
+        targets.append(np.full(expected.shape, 1 / log.arm_count))
+        missed = paid - expected[each, arms]
+        terms = [(target * expected).sum(axis=1) + target[each, arms] / chances * missed for target in targets]
         self.logged = {"replay" if online else "learned": Evidence(np.column_stack(terms))}
         self.replayed *= online
 
-    def _replayed(
-        self, make: Maker, rounds: LoggedRounds, places: Any, arms: Any, paid: Array, accepted: Array
-    ) -> Array:
+    def _replayed(self, make: Maker, places: Any, arms: Any, paid: Array, accepted: Any) -> Array:
         """Return (n, K): a candidate's probabilities in each round of the log, in which it learns on its way.
 
         Where more rounds can be replayed than there are decisions to come, it begins anew after each so many.
         """
-        generator = np.random.default_rng((self.seed, 6))
+        generator, rounds = np.random.default_rng((self.seed, 6)), self.rewards.log
         order, luck = generator.permutation(len(places)), generator.random(len(places))
         target = np.empty((len(places), rounds.arms))
         for life, mine in enumerate(np.array_split(order, self.lives)):
@@ -333,9 +298,10 @@ class Comparison:
                     policy.update()
         return target
 
-    def _learned(self, make: Maker, rounds: LoggedRounds, places: Any, arms: Any, paid: Array) -> Array:
+    def _learned(self, make: Maker, places: Any, arms: Any, paid: Array, _: Any) -> Array:
         """Return (n, K): the probabilities of a candidate that has learned from the other folds."""
-        target, folds = np.empty((len(places), rounds.arms)), self.rewards.folds[places]
+        rounds, folds = self.rewards.log, self.rewards.folds[places]
+        target = np.empty((len(places), rounds.arms))
         for fold in range(FOLDS):
             seen, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
             policy = make(self.world.dim, self.world.context_scale, AtRounds([len(seen)]), self.seed)
@@ -347,19 +313,16 @@ class Comparison:
 
     # --- by simulation
 
-    def play(self, shorter: int, run: int) -> None:
-        """Play one run of every candidate, of the horizon divided by `shorter`."""
-        rounds = self._rounds(shorter)
-        seed = int(np.random.SeedSequence((self.seed, shorter, run)).generate_state(1)[0])
+    def play(self, shorter: int) -> None:
+        """Play another run of every candidate, of the horizon divided by `shorter`."""
+        rounds, runs = self._rounds(shorter), self.simulated.setdefault(shorter, [])
+        seed = int(np.random.SeedSequence((self.seed, shorter, len(runs))).generate_state(1)[0])
         world = self.world.with_runs([seed])
-        regrets = []
-        for name, make in self.makes.items():
-            outcome = play_trial(world, make, rounds, Trial("paced", Paced(rounds, self.batches), seed))
-            self.seconds[name] = outcome.seconds
-            regrets.append(outcome.regret / rounds)
         means = world.rounds(seed, rounds).means
-        regrets.append(float((means.max(axis=1) - means.mean(axis=1)).mean()))
-        self.simulated.setdefault(shorter, []).append(-np.array(regrets))
+        outcomes = [play(world, make, rounds, Paced(rounds, self.batches), seed) for make in self.makes.values()]
+        self.seconds = {name: outcome.seconds for name, outcome in zip(self.makes, outcomes, strict=True)}
+        regrets = [outcome.regret / rounds for outcome in outcomes]
+        runs.append(-np.array([*regrets, (means.max(axis=1) - means.mean(axis=1)).mean()]))
 
     def _rounds(self, shorter: int) -> int:
         return max(self.horizon // shorter, 2 * self.batches)
@@ -370,26 +333,23 @@ class Comparison:
         """Return what all evidence so far says."""
         shorter = next(each for each in reversed(LADDER) if len(self.simulated.get(each, ())) >= MIN_RUNS)
         simulation, rounds = Evidence(np.array(self.simulated[shorter])), self._rounds(shorter)
-        sources = dict(self.logged)
+        sources, runs = dict(self.logged), simulation.terms
         if "replay" in sources:  # one log is one run of a candidate, whose luck only a simulation shows
-            runs = simulation.terms
             luck = (runs[:, :, None] - runs[:, None, :]).var(axis=0, ddof=1) * rounds / self.replayed
             sources["replay"] = Evidence(sources["replay"].terms, luck)
         verdict = Verdict(tuple(self.makes), sources, simulation, self.rewards.fit.r_squared > 0)
-        costs = tuple(self.seconds[name] for name in self.makes)
+        costs, every = tuple(self.seconds.values()), range(len(self.makes))
         recommended, sentence = verdict.answer([self.horizon * a + self.batches * b for a, b in costs])
+        said = sources | {"simulation": simulation}
         return Advice(
             names=verdict.names,
             horizon=self.horizon,
             batches=self.batches,
             rounds=self.total,
-            runs=len(simulation.terms),
+            runs=len(runs),
             replayed=self.replayed,
-            gains=tuple(verdict.interval(i, -1) for i in range(len(costs))),
-            sources={
-                name: tuple(each.difference(i, -1) for i in range(len(costs)))
-                for name, each in (sources | {"simulation": simulation}).items()
-            },
+            gains=tuple(verdict.interval(i, -1) for i in every),
+            sources={name: tuple(each.difference(i, -1) for i in every) for name, each in said.items()},
             seconds=costs,
             recommended=None if recommended is None else verdict.names[recommended],
             sentence=sentence,
@@ -489,15 +449,14 @@ def _said(interval: tuple[float, float, float]) -> str:
 def _part(log: DecisionLog, seed: int) -> DecisionLog:
     """Return as many rounds of a log as are used, in their order."""
     places = np.sort(np.random.default_rng((seed, 7)).choice(len(log), MAX_ROWS, replace=False))
-    rows = None if log.rows is None else log.rows[places]
-    shared = not log.contexts.shape[2]
+    apart = log.contexts.shape[2] > 0
     return DecisionLog.from_arrays(
-        None if shared else log.contexts[places],
+        log.contexts[places] if apart else None,
         log.arms[places],
         log.rewards[places],
         propensities=None if np.isnan(log.propensities).any() else log.propensities[places],
-        rows=rows,
-        mask=None if shared else log.present[places],
+        rows=None if log.rows is None else log.rows[places],
+        mask=log.present[places] if apart else None,
         arm_count=log.arm_count,
         names=log.names,
         arm_names=log.arm_names,

@@ -28,14 +28,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
-from typing import Any, Literal, NamedTuple, TypeVar
+from itertools import product, takewhile
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from rarely import DeterminantTrigger, EveryRound, FixedGrid, GeometricGrid, Paced, Schedule
 from rarely.errors import InvalidInput
-from rarely.extend import IntArray
 from rarely.planning.simulate import (
     REFERENCE_BATCHES,
     LogWorld,
@@ -43,16 +42,13 @@ from rarely.planning.simulate import (
     Outcome,
     ScheduleKind,
     SimulationFailed,
-    Trial,
-    play_trial,
+    play,
     stretches,
 )
 from rarely.runs.processes import side_by_side
 from rarely.runs.statistics import IntervalEstimate, differences, mean, share_of_sums
 from rarely.worlds.protocol import World, seeded
 
-Item = TypeVar("Item")
-Done = TypeVar("Done")
 Verdict = Literal["within", "outside", "undecided"]
 PILOT_BATCHES = 8
 """Batches of the first pilot run."""
@@ -108,7 +104,7 @@ class Frontier:
 
     @property
     def often(self) -> str:
-        """The most frequent updates, in words."""
+        """The most frequent updates."""
         return "an update after every round" if self.reference is None else f"{self.reference - 1} updates"
 
     @property
@@ -141,7 +137,6 @@ class Frontier:
         return verdicts
 
     def verdict(self, point: Point, tolerance: float) -> Verdict:
-        """Return the same for one point."""
         return self.verdicts(point.kind, tolerance)[point.batches]
 
     def enough(self, tolerance: float, kind: ScheduleKind | None = None, *, surely: bool = False) -> Point | None:
@@ -203,8 +198,8 @@ def improving(
     log_ratios: dict[int, float] = {}
     pilot: tuple[tuple[int, float], ...] = ()
     if "adaptive" in kinds:
-        first = Trial("fixed", FixedGrid(rounds, min(PILOT_BATCHES, rounds)), pilot_seeds[0])
-        pilot = play_trial(world, maker, rounds, first).log_dets
+        first = FixedGrid(rounds, min(PILOT_BATCHES, rounds))
+        pilot = play(world, maker, rounds, first, pilot_seeds[0]).log_dets
         growth = pilot[-1][1]
         if not growth > 0:
             raise InvalidInput(
@@ -213,57 +208,50 @@ def improving(
             )
         progress("pilot runs", 0, len(batches))
         pilots = partial(calibrate, world, maker, rounds, tuple(pilot_seeds[:PILOTS]), growth)
-        for count, calibrated in _played(pilots, batches, jobs):
+        for (count,), calibrated in _played(pilots, [(count,) for count in batches], jobs):
             log_ratios[count] = calibrated.log_ratio
             progress("pilot runs", len(log_ratios), len(batches))
-    plans = [
-        (kind, count, _schedule(kind, rounds, count, log_ratios.get(count))) for kind in kinds for count in batches
-    ]
+    plans: dict[tuple[ScheduleKind, int], Schedule] = {
+        (kind, count): _schedule(kind, rounds, count, log_ratios[count] if kind == "adaptive" else None)
+        for kind, count in product(kinds, batches)
+    }
     reference = EveryRound() if rounds <= REFERENCE_BATCHES else Paced(rounds, REFERENCE_BATCHES)
-    trials = []
-    for seed in seeds:
-        trials.append(Trial("sequential", reference, seed))
-        trials += [Trial(kind, schedule, seed) for kind, _, schedule in reversed(plans)]
-    outcomes: dict[Trial, Outcome] = {}
+    each = list(dict.fromkeys([reference, *reversed(plans.values())]))
+    trials = [(schedule, seed) for seed in seeds for schedule in each]
+    outcomes: dict[tuple[Schedule, int], Outcome] = {}
     told = 0
     progress("simulation", 0, len(trials))
-    for trial, outcome in _played(partial(play_trial, world, maker, rounds), trials, jobs):
+    for trial, outcome in _played(partial(play, world, maker, rounds), trials, jobs):
         outcomes[trial] = outcome
         progress("simulation", len(outcomes), len(trials))
-        done = (
-            next((i for i, each in enumerate(trials) if each not in outcomes), len(trials)) * len(seeds) // len(trials)
-        )
+        done = next((i for i, one in enumerate(trials) if one not in outcomes), len(trials)) // len(each)
         if done > told:
             told = done
-            yield _frontier(world, rounds, seeds[:done], plans, reference, outcomes, pilot)
+            runs = {one: [outcomes[one, seed] for seed in seeds[:done]] for one in each}
+            yield _frontier(plans, reference, runs, present_regrets(world, rounds, seeds[:done]), pilot, rounds)
 
 
 def _frontier(
-    world: World,
-    rounds: int,
-    seeds: Sequence[int],
-    plans: Sequence[tuple[ScheduleKind, int, Schedule]],
+    plans: dict[tuple[ScheduleKind, int], Schedule],
     reference: Schedule,
-    outcomes: dict[Trial, Outcome],
+    runs: dict[Schedule, list[Outcome]],
+    present: tuple[list[float], bool],
     pilot: tuple[tuple[int, float], ...],
+    rounds: int,
 ) -> Frontier:
     """Return what some runs, all of them played, say."""
-    often = [outcomes[Trial("sequential", reference, seed)].regret for seed in seeds]
-    today, logged = present_regrets(world, rounds, seeds)
+    often, (today, logged) = [run.regret for run in runs[reference]], present
     gains = [a - b for a, b in zip(today, often, strict=True)]
-    confidence = 1 - ERROR / len({kind for kind, *_ in plans})
+    confidence = 1 - ERROR / len({kind for kind, _ in plans})
     points = []
-    for kind, count, schedule in plans:
-        runs = [outcomes[Trial(kind, schedule, seed)] for seed in seeds]
-        counts, regrets = [len(run.ends) for run in runs], [run.regret for run in runs]
-        median = runs[int(np.argsort(counts, kind="stable")[(len(runs) - 1) // 2])]
+    for (kind, count), schedule in plans.items():
+        counts, regrets = zip(*((len(run.ends), run.regret) for run in runs[schedule]), strict=True)
+        median = runs[schedule][int(np.argsort(counts, kind="stable")[(len(counts) - 1) // 2])]
         lost = share_of_sums([a - b for a, b in zip(regrets, often, strict=True)], gains, confidence)
         log_ratio = schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None
-        used = float(np.mean(counts))
-        points.append(Point(kind, count, log_ratio, used, _regret(regrets), lost, median.pattern))
-    gain = differences(today, often).interval()
-    ends = _regret(often), _regret(today), gain, logged
-    return Frontier(rounds, len(seeds), *ends, tuple(points), pilot, reference.batches)
+        points.append(Point(kind, count, log_ratio, float(np.mean(counts)), _regret(regrets), lost, median.pattern))
+    ends = _regret(often), _regret(today), differences(today, often).interval(), logged
+    return Frontier(rounds, len(often), *ends, tuple(points), pilot, reference.batches)
 
 
 def _regret(regrets: Sequence[float]) -> IntervalEstimate:
@@ -278,31 +266,26 @@ def present_regrets(world: World, rounds: int, seeds: Sequence[int]) -> tuple[li
     It is that for a log with one chosen arm a round. For a log without arms, and for a world, nobody knows one, and
     each arm is chosen as often as any other.
     """
-    chosen: IntArray | None = None
     if isinstance(world, LogWorld):
         places, arms, _ = world.log.log.known_rewards()
         if len(places) and len(np.unique(places)) == len(places):
-            chosen = np.full(len(world.log), -1)
+            chosen, regrets = np.full(len(world.log), -1), []
             chosen[places] = arms
-    regrets = []
-    for seed in seeds:
-        if chosen is not None and isinstance(world, LogWorld):
-            order, means, _ = world.drawn.get(seed) or world.secret(seeded(seed, 0))
-            arms, means = chosen[order[:rounds]], means[:rounds]
-            logged = np.flatnonzero(arms >= 0)
-            lost = means[logged].max(axis=1) - means[logged, arms[logged]]
-            regrets.append(float(rounds * lost.mean()) if len(logged) else math.nan)
-        else:
-            parts = stretches(world, seed, rounds)
-            regrets.append(float(sum((part.means.max(axis=1) - part.means.mean(axis=1)).sum() for part in parts)))
-    return regrets, chosen is not None
+            for seed in seeds:
+                order, means, _ = world.drawn.get(seed) or world.secret(seeded(seed, 0))
+                logged = np.flatnonzero(chosen[order[:rounds]] >= 0)
+                lost = means[logged].max(axis=1) - means[logged, chosen[order[logged]]] if len(logged) else np.nan
+                regrets.append(float(rounds * np.mean(lost)))
+            return regrets, True
+    parts = ((part.means for part in stretches(world, seed, rounds)) for seed in seeds)
+    return [float(sum((means.max(axis=1) - means.mean(axis=1)).sum() for means in run)) for run in parts], False
 
 
 def _schedule(kind: ScheduleKind, rounds: int, batches: int, log_ratio: float | None) -> Schedule:
-    if kind != "adaptive" or log_ratio is None:
-        grids: dict[str, Any] = {"paced": Paced, "fixed": FixedGrid}
-        return grids.get(kind, GeometricGrid)(rounds, batches)  # type: ignore[no-any-return]
-    return DeterminantTrigger(rounds, batches, log_ratio=float(f"{log_ratio:.3g}"))  # pilots do not know more digits
+    if log_ratio is not None:
+        return DeterminantTrigger(rounds, batches, log_ratio=float(f"{log_ratio:.3g}"))  # pilots know no more digits
+    grids: dict[str, Any] = {"paced": Paced, "fixed": FixedGrid, "geometric": GeometricGrid}
+    return grids[kind](rounds, batches)  # type: ignore[no-any-return]
 
 
 # --- log q of adaptive schedules
@@ -322,7 +305,7 @@ def calibrate(world: World, maker: Maker, rounds: int, seeds: Sequence[int], gro
     for _ in range(MAX_TRIES):
         # Twice the budget shows by how much it is exceeded, and bounds what a bad start costs.
         schedule = DeterminantTrigger(rounds, 2 * batches, log_ratio=log_ratio)
-        runs = [play_trial(world, maker, rounds, Trial("adaptive", schedule, seed)) for seed in seeds]
+        runs = [play(world, maker, rounds, schedule, seed) for seed in seeds]
         spent = float(np.median([_spent(run, log_ratio) for run in runs]))
         if min(run.updates for run in runs):
             tried.append(Calibrated(log_ratio, spent))
@@ -350,19 +333,19 @@ def _spent(run: Outcome, log_ratio: float) -> float:
 # --- simulations side by side
 
 
-def _played(work: Callable[[Item], Done], items: Sequence[Item], jobs: int) -> Iterator[tuple[Item, Done]]:
-    """Yield each item with what came of it, as they end, in so many processes."""
+def _played(work: Callable[..., Any], calls: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[tuple[Any, Any]]:
+    """Yield each call's arguments with what came of it, as they end, in so many processes."""
     attempt = partial(_attempt, work)
     try:
-        yield from map(attempt, items) if jobs == 1 else side_by_side(attempt, items, jobs)
+        yield from map(attempt, calls) if jobs == 1 else side_by_side(attempt, calls, jobs)
     except BrokenExecutor as error:
         raise SimulationFailed(
             "a process that simulated was killed; is there enough memory? Try fewer jobs, or a smaller max_rounds."
         ) from error
 
 
-def _attempt(work: Callable[[Item], Done], item: Item) -> tuple[Item, Done]:
+def _attempt(work: Callable[..., Any], call: tuple[Any, ...]) -> tuple[Any, Any]:
     try:
-        return item, work(item)
+        return call, work(*call)
     except Exception as error:
-        raise SimulationFailed(f"a simulation failed, {item}: {type(error).__name__}: {error}.") from error
+        raise SimulationFailed(f"a simulation failed, {call}: {type(error).__name__}: {error}.") from error

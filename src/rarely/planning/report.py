@@ -18,7 +18,7 @@ from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import INK, inline
 from rarely.planning.frontier import Frontier, Point
-from rarely.planning.plan import REWARDS, TOLERANCE, Plan, share_of
+from rarely.planning.planner import REWARDS, TOLERANCE, Plan, share_of
 from rarely.planning.trial import TrialPlan
 from rarely.runs.statistics import IntervalEstimate
 from rarely.runs.writing import make_folder, write_file

@@ -13,14 +13,15 @@ All schedules of a run see the same rounds and the same noise, and start from th
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
+from inspect import signature
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -74,58 +75,41 @@ _Secret = tuple[IntArray, Array, Array]
 # --- a log as a world
 
 
-@dataclass(frozen=True, eq=False)
 class LoggedRounds:
     """The rounds of a log as they are played, in contexts scaled as preset `practical` scales them, with a constant.
 
         features  (n, r)      one row a round: an arm's context is the row in the arm's block
                   (n, K, f)   one row an arm: each has its own features
 
-    Contexts are made when they are asked for: K blocks of every row at once would be K² times the log.
+    All rounds must offer the same arms. Contexts are made when they are asked for: K blocks of every row at once would
+    be K² times the log.
     """
 
-    log: DecisionLog
-    features: Array
-
-    @classmethod
-    def of(cls, log: DecisionLog) -> LoggedRounds:
-        """Return the rounds of a log, all of which must offer the same number of arms."""
+    def __init__(self, log: DecisionLog) -> None:
         contexts, rows = log.contexts, log.rows
         check_whole("arms", log.arm_count, 2)
-        if contexts.shape[2] == 0 and rows is not None:
-            return cls(log, rows)
+        shared = contexts.shape[2] == 0 and rows is not None
         counts = log.present.sum(axis=1)
-        if (odd := np.flatnonzero(counts < log.arm_count)).size:
+        if not shared and (odd := np.flatnonzero(counts < log.arm_count)).size:
             raise InvalidLog(
                 f"a plan needs the same arms in every round; of {log.arm_count}, round {log.rounds[odd[0]]} has "
                 f"{counts[odd[0]]}. Plan for the rounds that have them all."
             )
-        return cls(log, contexts)
+        self.log, self.arms, self.features = log, log.arm_count, rows if shared and rows is not None else contexts
+        flat = self.features.reshape(-1, self.features.shape[-1])
+        self._blocks = ArmBlocks.fit(flat, self.arms) if shared else None
+        self._scale = Affine.fit(flat)
+        self.dim = self._scale.scaled_dim if self._blocks is None else self._blocks.dim
 
     def __len__(self) -> int:
         return len(self.features)
 
-    @property
-    def arms(self) -> int:
-        return self.log.arm_count
-
-    @property
-    def dim(self) -> int:
-        """Numbers in a context."""
-        return self._scale.dim if isinstance(self._scale, ArmBlocks) else self._scale.scaled_dim
-
     def contexts(self, rounds: Any) -> Array:
         """Return scaled contexts (m, K, dim) of the rounds at these places of the log."""
         features = self.features[rounds]
-        if isinstance(self._scale, ArmBlocks):
-            return self._scale(features)
+        if self._blocks is not None:
+            return self._blocks(features)
         return self._scale(features.reshape(-1, features.shape[-1])).reshape(*features.shape[:2], -1)
-
-    @cached_property
-    def _scale(self) -> ArmBlocks | Affine:
-        if self.features.ndim == 2:
-            return ArmBlocks.fit(self.features, self.arms)
-        return Affine.fit(self.features.reshape(-1, self.features.shape[-1]))
 
 
 @dataclass(frozen=True)
@@ -236,18 +220,15 @@ def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> 
     if not np.ptp(rewards) > 0:
         raise InvalidLog(f"rewards must differ for a model of them; all are {rewards[0]:g}. Give a simulator.")
     counts = np.bincount(arms, minlength=log.arms)
-    few = np.flatnonzero(counts < RARE_REWARDS) if log.features.ndim == 2 else ()
-    rare = tuple((int(i), int(counts[i])) for i in few)
+    few = np.flatnonzero(counts < RARE_REWARDS) if log.features.ndim == 2 else np.empty(0, np.int64)
     # Whole rounds in a random order: no round has one reward to learn from and another to be judged by.
     places = np.random.default_rng((seed, 5)).permutation(len(log))
-    folds = places % FOLDS
-    order = np.argsort(places[rounds], kind="stable")[:MAX_REWARDS]
+    folds, order = places % FOLDS, np.argsort(places[rounds], kind="stable")[:MAX_REWARDS]
     rounds, arms, rewards = rounds[order], arms[order], rewards[order]
     contexts = np.empty((len(order), log.dim))
     for part in _parts(len(order), 8 * log.arms * log.dim):
         contexts[part] = log.contexts(rounds[part])[np.arange(len(arms[part])), arms[part]]
-    missed, spread, foreseen, tuning = math.inf, 0.0, rewards, ""
-    networks: tuple[BatchNeuralUCB, ...] = ()
+    spread, tried = 0.0, []
     for settings in NETWORKS:
         made, expected, spread = [], np.empty(len(rewards)), 0.0
         for fold in range(FOLDS):
@@ -255,15 +236,19 @@ def fit_rewards(log: LoggedRounds, seed: int, *, noise: float | None = None) -> 
             made.append(_trained(contexts[~held], rewards[~held], seed, settings))
             expected[held] = made[-1].score(contexts[held, None]).means[:, 0]
             spread += float(np.square(rewards[held] - rewards[~held].mean()).sum())
-        if (error := float(np.square(rewards - expected).sum())) < missed:
-            tuning = ", ".join(f"{name}={value}" for name, value in settings.items()) or made[0].updates[-1].tuning
-            missed, foreseen, networks = error, expected, tuple(made)
-    r_squared = 1 - missed / spread if spread > 0 else 0.0
+        tuning = ", ".join(f"{name}={value}" for name, value in settings.items()) or made[0].updates[-1].tuning
+        tried.append((float(np.square(rewards - expected).sum()), expected, tuple(made), tuning))
+    missed, foreseen, networks, tuning = min(tried, key=lambda each: each[0])
     level, centred = float(rewards.mean()), foreseen - foreseen.mean()
     slope = float(np.clip(centred @ rewards / max(float(centred @ centred), TINY), 0, 1))
     law = RewardLaw.of(rewards, level + slope * (foreseen - level))
-    deviation = noise if noise is not None else float(np.sqrt(missed / len(rewards)))
-    fit = Fit(len(order), r_squared, deviation, tuning, rare)
+    fit = Fit(
+        rewards=len(order),
+        r_squared=1 - missed / spread if spread > 0 else 0.0,
+        noise=noise if noise is not None else float(np.sqrt(missed / len(rewards))),
+        tuning=tuning,
+        rare=tuple(zip(few.tolist(), counts[few].tolist(), strict=True)),
+    )
     return FittedRewards(log, networks, folds, level, slope, law, fit, noise)
 
 
@@ -282,9 +267,6 @@ class LogWorld(World):
     horizon: int
     drawn: Mapping[int, _Secret] = field(default_factory=dict)
     """Order, means and rewards of some runs, by their seeds: made once, shared by all schedules."""
-    arms: int = field(init=False)
-    dim: int = field(init=False)
-    context_scale: ContextMap | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.arms, self.dim, self.context_scale = self.log.arms, self.log.dim, Affine.identity(self.log.dim)
@@ -371,17 +353,8 @@ class Maker:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One schedule in one run."""
-
-    kind: ScheduleKind | Literal["sequential"]
-    schedule: Schedule
-    seed: int
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """What came of a trial."""
+    """What came of one schedule in one run."""
 
     regret: float
     ends: tuple[int, ...]
@@ -401,11 +374,11 @@ class Outcome:
         return len(self.ends) - 1
 
 
-def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome:
+def play(world: World, maker: Maker, rounds: int, schedule: Schedule, seed: int) -> Outcome:
     """Play one schedule in one run: rewards of a batch are in before its update."""
-    policy = maker(world.dim, world.context_scale, trial.schedule, trial.seed)
-    regret, log_dets, spent = 0.0, [(0, 0.0)], 0.0
-    for part in stretches(world, trial.seed, rounds):
+    policy = maker(world.dim, world.context_scale, schedule, seed)
+    regret, log_dets, spent, took = 0.0, [(0, 0.0)], 0.0, []
+    for part in stretches(world, seed, rounds):
         start = 0
         while start < len(part):
             # No more rounds than the batch may have: the others would be read for nothing.
@@ -425,17 +398,31 @@ def play_trial(world: World, maker: Maker, rounds: int, trial: Trial) -> Outcome
                     spent += time.perf_counter() - begun
                 log_dets.append((policy.round, policy.log_det))
     ends = tuple(record.round for record in policy.updates if record.accepted)
-    took = []
     for _ in range(TIMED):
         begun = time.perf_counter()
         policy.score(part.contexts[0])
         took.append(time.perf_counter() - begun)
-    return Outcome(
-        regret, (*ends, rounds), (*log_dets, (rounds, policy.log_det)), (min(took), spent / max(len(ends), 1))
-    )
+    seconds = min(took), spent / max(len(ends), 1)
+    return Outcome(regret, (*ends, rounds), (*log_dets, (rounds, policy.log_det)), seconds)
 
 
 def stretches(world: World, seed: int, rounds: int) -> Iterator[Rounds]:
     """Yield the run's rounds, as many at once as memory should hold."""
     for part in _parts(rounds, 8 * world.arms * world.dim):
         yield world.rounds(seed, min(part.stop, rounds) - part.start, part.start + 1)
+
+
+# --- what a caller asks for
+
+
+def arguments_of(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> SimpleNamespace:
+    """Return all arguments of a call of the function, its defaults among them."""
+    call = signature(function).bind(*positional, **named)
+    call.apply_defaults()
+    return SimpleNamespace(**call.arguments)
+
+
+def check_each_whole(asked: SimpleNamespace, **least: int) -> None:
+    """Refuse arguments that are not whole numbers of at least so much."""
+    for name, smallest in least.items():
+        check_whole(name, getattr(asked, name), smallest)

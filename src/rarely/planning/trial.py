@@ -7,6 +7,7 @@ Each simulated trial is decided by the policy under the limits of its stages, up
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -37,19 +38,15 @@ from rarely.study.trial import rule_of_stage, stage_at
 TrialPolicy = Literal["LinTS", "LinUCB", "default", "equal", "thall-wathen", "square-root"]
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Patients that are tried by default, in units of what two equal groups would need without looks."""
-HEAD = [
-    "rule",
-    "patients",
-    "looks",
-    "power",
-    "95 % of it",
-    "all",
-    "false (95 % of it)",
-    "width",
-    "stops at",
-    "best arm",
-]
-HEAD += ["worse arms", "bias", "median bias", "anytime", "coverage", "time"]
+COLUMNS = {
+    "rule": "{0.policy}", "patients": "{0.patients}", "looks": "{0.looks}", "power": "{0.power:.0%}",
+    "95 % of it": "{0.low:.0%} to {0.high:.0%}", "all": "{0.every:.0%}",
+    "false (95 % of it)": "{0.error:.1%} ({0.error_low:.1%} to {0.error_high:.1%})", "width": "{0.width:.3f}",
+    "stops at": "{0.stopped:.0f}", "best arm": "{0.best:.0%}", "worse arms": "{0.inferior:.0f}",
+    "bias": "{0.bias:+.3f}", "median bias": "{0.median_bias:+.3f}", "anytime": "{0.anytime:.0%}",
+    "coverage": "{0.coverage:.1%}", "time": "{0.time:.3g}",
+}  # fmt: skip
+"""The table of a plan: what each column says of a point."""
 PARTS = 250
 """Trials that are played side by side."""
 KNOWING: tuple[TrialPolicy, ...] = ("LinTS", "LinUCB", "default", "equal")
@@ -139,7 +136,7 @@ class TrialPlan:
     trouble: Trouble
     runs: int
     seed: int
-    points: tuple[TrialPoint, ...]
+    points: tuple[TrialPoint, ...] = ()
 
     @property
     def enough(self) -> TrialPoint | None:
@@ -154,15 +151,9 @@ class TrialPlan:
 
     def grid(self) -> Grid:
         """Return the curve as a table."""
-        rows = []
-        for p in self.points:
-            row = [p.policy, f"{p.patients}", f"{p.looks}", _percent(p.power)]
-            row.append(f"{p.low:.0%} to {p.high:.0%}" if math.isfinite(p.low) else "–")
-            false = f"{p.error:.1%} ({p.error_low:.1%} to {p.error_high:.1%})"
-            row += [_percent(p.every), false, f"{p.width:.3f}", f"{p.stopped:.0f}", f"{p.best:.0%}"]
-            row += [f"{p.inferior:.0f}", f"{p.bias:+.3f}", f"{p.median_bias:+.3f}", _percent(p.anytime)]
-            rows.append([*row, f"{p.coverage:.1%}", "–" if p.time is None else f"{p.time:.3g}"])
-        return Grid(HEAD, rows, 1)
+        points = (p._replace(time=math.nan if p.time is None else p.time) for p in self.points)
+        rows = [[form.format(point) for form in COLUMNS.values()] for point in points]
+        return Grid([*COLUMNS], [["–" if re.search("nan%|^nan", cell) else cell for cell in row] for row in rows], 1)
 
     def advice(self) -> list[str]:
         """Return what to do, and what it rests on, in sentences; a line of code comes second if there is one."""
@@ -183,11 +174,11 @@ class TrialPlan:
             worst = max(self.points, key=lambda point: point.error)
             over, under = worst.error_low > 1 - self.level, worst.error_high <= 1 - self.level
             says = "exceeded" if over else "surely held" if under else "held as far as so many trials tell"
-            return [
+            said = (
                 f"No arm is better than the control arm. Something untrue was shown in at most {worst.error:.1%} of "
-                f"the trials ({worst.error_low:.1%} to {worst.error_high:.1%}): the level is {says}.",
-                rests,
-            ]
+                f"the trials ({worst.error_low:.1%} to {worst.error_high:.1%}): the level is {says}."
+            )
+            return [said, rests]
         if point is None:
             return [f"None of these sizes surely reaches {text}: try more patients, or a higher limit.", rests]
         plan = AnalysisPlan(point.patients, point.looks, self.spending, self.level, self.comparisons)
@@ -269,46 +260,66 @@ def plan_trial(
     1.0
     """
     progress = read_progress(progress, "a stage, the trials done and their total")
-    values = _check(means, power, width, noise, least, burn_in, runs, seed)
+    values = _read_means(means, noise)
     policies: tuple[Any, ...] = (policy,) if isinstance(policy, str) else tuple(policy)
+    wanted: Any = {"power": power, "width": width, "least": least, "burn_in": burn_in}
+    rules: Any = {"spending": spending, "level": level, "comparisons": comparisons}
     trouble = Trouble(late, lost, drift, accrual, prognosis)
-    _check_trouble(policies, values, noise, trouble)
-    check_choice("comparisons", comparisons, Comparisons)
-    check_level(level)
+    asked = TrialPlan(values, noise, **wanted, **rules, policy=policies, trouble=trouble, runs=runs, seed=seed)
+    _check(asked)
     if patients is None and max(values[1:]) <= values[0]:
         raise InvalidInput("where no arm is better than the control arm, patients must be given: patients=[600].")
-    sizes = _sizes(values, noise, level, power) if patients is None else _counts("patients", patients, 2)
-    counts = _counts("looks", looks, 1)
-    cases, points = list(product(policies, sizes, counts)), []
-    for done, (each, size, count) in enumerate(cases):
-        plan = AnalysisPlan(size, int(count), spending, level, comparisons)
-        trials = _Simulated(each, values, noise, plan, float(least), float(burn_in), trouble)
-        rows: list[dict[str, float]] = []
+    sizes = _sizes(asked) if patients is None else _counts("patients", patients, 2)
+    cases, points = list(product(policies, sizes, _counts("looks", looks, 1))), []
+    for done, (rule, size, count) in enumerate(cases):
+        plan, rows = AnalysisPlan(size, count, **rules), []
         for first in range(0, runs, PARTS):
             progress("trials", done * runs + first, len(cases) * runs)
-            rows += trials.rows(range(seed + first, seed + min(first + PARTS, runs)), judged=first < JUDGED)
-        points.append(_point(rows, plan, each, accrual))
+            seeds = range(seed + first, seed + min(first + PARTS, runs))
+            rows += _simulated(asked, rule, plan, seeds, judged=first < JUDGED)
+        points.append(_point(rows, plan, rule, accrual))
     progress("trials", len(cases) * runs, len(cases) * runs)
-    chosen = (values, noise, power, width, float(least), float(burn_in), spending, level, policies, comparisons)
-    return TrialPlan(*chosen, trouble, runs, seed, tuple(points))
+    return replace(asked, least=float(least), burn_in=float(burn_in), points=tuple(points))
 
 
-def _check_trouble(policies: Any, means: Any, noise: Any, trouble: Trouble) -> None:
-    for each in policies or [None]:
+def _read_means(means: Any, noise: Any) -> tuple[float, ...]:
+    values = tuple(float(as_number(mean)) for mean in means) if isinstance(means, Sequence | np.ndarray) else ()
+    if len(values) < 2 or not all(math.isfinite(mean) for mean in values):
+        raise InvalidInput(f"means must be two or more numbers, the control arm's first; got {shown(means)}.")
+    if noise is None and not all(0 <= mean <= 1 for mean in values):
+        raise InvalidInput(f"means of rewards 0 and 1 lie between 0 and 1; give noise for others; got {shown(means)}.")
+    if noise is not None:
+        check_not_negative("noise", noise, "because it is a standard deviation")
+    return values
+
+
+def _check(asked: TrialPlan) -> None:
+    """Refuse what makes no sense."""
+    t, arms, power, width = asked.trouble, len(asked.means), asked.power, asked.width
+    wishes = [0 < as_number(wish) < most for wish, most in ((power, 1), (width, math.inf)) if wish is not None]
+    if not wishes or not all(wishes):
+        raise InvalidInput(f"power between 0 and 1 or width above 0 must be wanted; got {power!r} and {width!r}.")
+    if not 0 < as_number(asked.least) <= 1 / arms or not 0 < as_number(asked.burn_in) < 1:
+        said = f"least must be above 0 and at most 1/{arms}, burn_in in (0, 1)"
+        raise InvalidInput(f"{said}; got {asked.least!r}, {asked.burn_in!r}.")
+    check_whole("runs", asked.runs, 1)
+    check_whole("seed", asked.seed, 0)
+    for each in asked.policy or [None]:
         check_choice("policy", each, TrialPolicy)
-    check_not_negative("late", trouble.late, "because rewards come after their patients")
-    if trouble.accrual is not None:
-        check_positive("accrual", trouble.accrual, "because it is the patients in a unit of time")
-    lost, moves = as_number(trouble.lost), [as_number(trouble.drift), as_number(trouble.prognosis)]
-    if not 0 <= lost < 1 or not all(map(math.isfinite, moves)):
-        raise InvalidInput(f"lost must be a share from 0 to below 1, drift and prognosis numbers; got {trouble!r}.")
-    away = [mean + share * moves[0] + sign * moves[1] for mean in means for share in (0, 1) for sign in (-1, 1)]
-    if noise is None and not all(0 <= mean <= 1 for mean in away):
-        raise InvalidInput(
-            f"means of rewards 0 and 1 must lie between 0 and 1 after drift and prognosis, too; got {trouble!r}."
-        )
-    if trouble.prognosis and not {*policies} <= {*KNOWING}:
-        raise InvalidInput(f"prognosis is simulated of {', '.join(KNOWING)}; got {policies!r}.")
+    check_not_negative("late", t.late, "because rewards come after their patients")
+    if t.accrual is not None:
+        check_positive("accrual", t.accrual, "because it is the patients in a unit of time")
+    moves = [as_number(t.drift), as_number(t.prognosis)]
+    if not 0 <= as_number(t.lost) < 1 or not all(map(math.isfinite, moves)):
+        raise InvalidInput(f"lost must be a share from 0 to below 1, drift and prognosis numbers; got {t!r}.")
+    away = [mean + share * moves[0] + sign * moves[1] for mean in asked.means for share in (0, 1) for sign in (-1, 1)]
+    if asked.noise is None and not all(0 <= mean <= 1 for mean in away):
+        said = "means of rewards 0 and 1 must lie between 0 and 1 after drift and prognosis, too"
+        raise InvalidInput(f"{said}; got {t!r}.")
+    if t.prognosis and not {*asked.policy} <= {*KNOWING}:
+        raise InvalidInput(f"prognosis is simulated of {', '.join(KNOWING)}; got {asked.policy!r}.")
+    check_choice("comparisons", asked.comparisons, Comparisons)
+    check_level(asked.level)
 
 
 def arrivals(trouble: Trouble, patients: int, seed: int) -> tuple[Array, Array]:
@@ -324,25 +335,6 @@ def arrivals(trouble: Trouble, patients: int, seed: int) -> tuple[Array, Array]:
     return times, np.where(lost, math.inf, np.searchsorted(times, times + trouble.late, side="right"))
 
 
-def _check(means: Any, power: Any, width: Any, noise: Any, least: Any, burn_in: Any, runs: Any, seed: Any) -> Any:
-    values = tuple(float(as_number(mean)) for mean in means) if isinstance(means, Sequence | np.ndarray) else ()
-    if len(values) < 2 or not all(math.isfinite(mean) for mean in values):
-        raise InvalidInput(f"means must be two or more numbers, the control arm's first; got {shown(means)}.")
-    if noise is None and not all(0 <= mean <= 1 for mean in values):
-        raise InvalidInput(f"means of rewards 0 and 1 lie between 0 and 1; give noise for others; got {shown(means)}.")
-    if noise is not None:
-        check_not_negative("noise", noise, "because it is a standard deviation")
-    wishes = [0 < as_number(wish) < most for wish, most in ((power, 1), (width, math.inf)) if wish is not None]
-    if not wishes or not all(wishes):
-        raise InvalidInput(f"power between 0 and 1 or width above 0 must be wanted; got {power!r} and {width!r}.")
-    if not 0 < as_number(least) <= 1 / len(values) or not 0 < as_number(burn_in) < 1:
-        most = f"1/{len(values)}"
-        raise InvalidInput(f"least must be above 0 and at most {most}, burn_in in (0, 1); got {least!r}, {burn_in!r}.")
-    check_whole("runs", runs, 1)
-    check_whole("seed", seed, 0)
-    return values
-
-
 def _counts(name: str, counts: Any, least: int) -> list[int]:
     values = list(counts) if isinstance(counts, Sequence | np.ndarray) else [counts]
     for value in values or [counts]:
@@ -350,11 +342,11 @@ def _counts(name: str, counts: Any, least: int) -> list[int]:
     return [int(value) for value in values]
 
 
-def _sizes(means: Sequence[float], noise: float | None, level: float, power: float | None) -> list[int]:
+def _sizes(asked: TrialPlan) -> list[int]:
     """Return sizes around that of a trial with two equal groups and one look, rounded to two digits."""
-    best = max(means)
+    means, noise, best = asked.means, asked.noise, max(asked.means)
     variance = sum(mean * (1 - mean) for mean in (means[0], best)) if noise is None else 2 * noise**2
-    needed = deviations(level) + NormalDist().inv_cdf(0.8 if power is None else power)
+    needed = deviations(asked.level) + NormalDist().inv_cdf(0.8 if asked.power is None else asked.power)
     size = max(needed**2 * variance * len(means) / (best - means[0]) ** 2, 40.0)
     digits = 1 - math.floor(math.log10(size))
     return sorted({int(round(size * factor, digits)) for factor in SIZES})
@@ -434,79 +426,76 @@ def cuts_at_looks(outcomes: Outcomes, plan: AnalysisPlan, came: Array) -> list[l
     return cuts
 
 
-@dataclass(frozen=True)
-class _Simulated:
-    """Trials of one size under one rule."""
+def _simulated(
+    asked: TrialPlan, policy: TrialPolicy, plan: AnalysisPlan, seeds: range, *, judged: bool
+) -> list[dict[str, float]]:
+    """Play trials of one size under one rule, and return what is said of each."""
+    n, count, trouble = plan.rounds, len(asked.means), asked.trouble
+    stages = _stages(plan, asked.burn_in, asked.least)
+    updates = _updates(plan, stages)
+    signs = [2 * np.random.default_rng([seed, 6]).integers(0, 2, n) - 1.0 for seed in seeds]
+    moved = np.asarray(asked.means) + trouble.drift * np.arange(n)[:, None] / max(n - 1, 1)
+    rewards = [
+        draw_rewards(moved + trouble.prognosis * x[:, None], asked.noise, n, seed)
+        for x, seed in zip(signs, seeds, strict=True)
+    ]
+    times, came = zip(*(arrivals(trouble, n, seed) for seed in seeds), strict=True)
+    if policy in get_args(Rule) and not trouble.prognosis:
+        rule: Any = policy
+        first = stages[0].rounds or 0
+        trials = many_trials.play(rule, np.stack(rewards), first, asked.least, updates, seeds, np.stack(came))
+        cuts, arms = many_trials.cuts_of(trials, plan), [*trials.arms]
+    else:
+        cuts, arms, kind = [], [], "LinTS" if policy == "equal" else policy
+        stages = [Stage("equal", burn_in=True)] if policy == "equal" else stages
+        for seed, x, drawn, known in zip(seeds, signs, rewards, came, strict=True):
+            columns = np.column_stack([np.ones(n), x] if trouble.prognosis else [np.ones(n)])
+            contexts = np.einsum("jk,nc->njkc", np.eye(count), columns).reshape(n, count, -1)
+            made = make_policy(kind, contexts.shape[2], updates, seed)
+            outcomes = simulate_trial(made, contexts, drawn, stages, updates, known)
+            cuts.append(cuts_at_looks(outcomes, plan, known))
+            arms.append(outcomes.arms)
+    return [
+        _said(asked, plan, *each, judged=judged and place < JUDGED)
+        for place, each in enumerate(zip(cuts, arms, times, strict=True))
+    ]
 
-    policy: TrialPolicy
-    means: tuple[float, ...]
-    noise: float | None
-    plan: AnalysisPlan
-    least: float
-    burn_in: float
-    trouble: Trouble
 
-    def rows(self, seeds: range, *, judged: bool) -> list[dict[str, float]]:
-        """Play trials, and return what is said of each."""
-        plan, n, count, trouble = self.plan, self.plan.rounds, len(self.means), self.trouble
-        stages = _stages(plan, self.burn_in, self.least)
-        updates = _updates(plan, stages)
-        signs = [2 * np.random.default_rng([seed, 6]).integers(0, 2, n) - 1.0 for seed in seeds]
-        moved = np.asarray(self.means) + trouble.drift * np.arange(n)[:, None] / max(n - 1, 1)
-        rewards = [
-            draw_rewards(moved + trouble.prognosis * x[:, None], self.noise, n, seed)
-            for x, seed in zip(signs, seeds, strict=True)
-        ]
-        times, came = zip(*(arrivals(trouble, n, seed) for seed in seeds), strict=True)
-        if self.policy in get_args(Rule) and not trouble.prognosis:
-            rule: Any = self.policy
-            first = stages[0].rounds or 0
-            trials = many_trials.play(rule, np.stack(rewards), first, self.least, updates, seeds, np.stack(came))
-            cuts, arms = many_trials.cuts_of(trials, plan), [*trials.arms]
-        else:
-            cuts, arms, kind = [], [], "LinTS" if self.policy == "equal" else self.policy
-            stages = [Stage("equal", burn_in=True)] if self.policy == "equal" else stages
-            for seed, x, drawn, known in zip(seeds, signs, rewards, came, strict=True):
-                columns = np.column_stack([np.ones(n), x] if trouble.prognosis else [np.ones(n)])
-                contexts = np.einsum("jk,nc->njkc", np.eye(count), columns).reshape(n, count, -1)
-                made = make_policy(kind, contexts.shape[2], updates, seed)
-                outcomes = simulate_trial(made, contexts, drawn, stages, updates, known)
-                cuts.append(cuts_at_looks(outcomes, plan, known))
-                arms.append(outcomes.arms)
-        return [
-            self._said(*each, judged=judged and place < JUDGED)
-            for place, each in enumerate(zip(cuts, arms, times, strict=True))
-        ]
-
-    def _said(self, comparisons: list[list[Cut]], arms: IntArray, times: Array, *, judged: bool) -> dict[str, float]:
-        """Return what a trial showed, and when, by the fields of its point."""
-        plan, means, truths = self.plan, self.means, [mean - self.means[0] for mean in self.means[1:]]
-        best, alpha = int(np.argmax(means[1:])), share_of(plan, len(truths))
-        shown = shown_at(comparisons, plan)
-        signs = [
-            0.0 if at is None else math.copysign(1, each[at].summary.estimate)
-            for each, at in zip(comparisons, shown, strict=True)
-        ]
-        right = [bool(sign) and sign * truth > 0 for sign, truth in zip(signs, truths, strict=True)]
-        wrong = any(sign and sign * truth <= 0 for sign, truth in zip(signs, truths, strict=True))
-        better = [place for place, truth in enumerate(truths) if truth > 0]
-        found = right[best] if better else math.nan
-        every = all(right[place] for place in better) if better else math.nan
-        first = min((at for at in shown if at is not None), default=len(plan.at) - 1)
-        stopped = plan.at[first]
-        inferior = float((np.asarray(means)[arms[:stopped]] < max(means)).sum())
-        seen, bias, median = comparisons[best][: first + 1], math.nan, math.nan
-        if seen[-1].summary.effective > 0:
-            bias = seen[-1].summary.estimate - truths[best]
-            end = final_of(looks_of(seen, plan, alpha), alpha) if judged else None
-            median = math.nan if end is None else end.median - truths[best]
-        held = all(holds(each, plan, alpha, truth) for each, truth in zip(comparisons, truths, strict=True))
-        low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
-        always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])
-        share = float((arms == int(np.argmax(means))).mean())
-        said = {"power": found, "every": every, "error": wrong, "coverage": held, "bias": bias, "median_bias": median}
-        said |= {"anytime": always if better else math.nan, "best": share, "inferior": inferior}
-        return said | {"width": high - low, "stopped": stopped, "time": float(times[stopped - 1]) + self.trouble.late}
+def _said(
+    asked: TrialPlan, plan: AnalysisPlan, comparisons: list[list[Cut]], arms: IntArray, times: Array, *, judged: bool
+) -> dict[str, float]:
+    """Return what a trial showed, and when, by the fields of its point."""
+    means, truths = asked.means, [mean - asked.means[0] for mean in asked.means[1:]]
+    best, alpha = int(np.argmax(means[1:])), share_of(plan, len(truths))
+    shown = shown_at(comparisons, plan)
+    verdicts = [
+        0.0 if at is None else float(math.copysign(1, each[at].summary.estimate) * np.sign(truth)) or -1.0
+        for each, at, truth in zip(comparisons, shown, truths, strict=True)
+    ]
+    better = [place for place, truth in enumerate(truths) if truth > 0]
+    first = min((at for at in shown if at is not None), default=len(plan.at) - 1)
+    stopped = plan.at[first]
+    seen, bias, median = comparisons[best][: first + 1], math.nan, math.nan
+    if seen[-1].summary.effective > 0:
+        bias = seen[-1].summary.estimate - truths[best]
+        end = final_of(looks_of(seen, plan, alpha), alpha) if judged else None
+        median = math.nan if end is None else end.median - truths[best]
+    low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
+    always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])
+    return {
+        "power": verdicts[best] > 0 if better else math.nan,
+        "every": all(verdicts[place] > 0 for place in better) if better else math.nan,
+        "error": min(verdicts) < 0,
+        "coverage": all(holds(each, plan, alpha, truth) for each, truth in zip(comparisons, truths, strict=True)),
+        "bias": bias,
+        "median_bias": median,
+        "anytime": always if better else math.nan,
+        "best": float((arms == int(np.argmax(means))).mean()),
+        "inferior": float((np.asarray(means)[arms[:stopped]] < max(means)).sum()),
+        "width": high - low,
+        "stopped": stopped,
+        "time": float(times[stopped - 1]) + asked.trouble.late,
+    }
 
 
 def holds(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, truth: float) -> bool:
@@ -542,7 +531,3 @@ def _wilson(share: float, runs: int) -> tuple[float, float]:
     """Return Wilson's interval of a proportion."""
     whole = (0.0, 1.0)
     return score(share, math.sqrt(share * (1 - share) / runs), deviations(0.95), Span(*whole, runs), 1.0, whole)
-
-
-def _percent(value: float) -> str:
-    return f"{value:.0%}" if math.isfinite(value) else "–"
