@@ -31,13 +31,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import permutations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import Candidates, Covariance, Dual, Primal, Proposal, Widths
-from rarely._core.covariance.cholesky import cholesky, lower_inverse
+from rarely._core.covariance.cholesky import cholesky, lower_inverse, ridge_solution
 from rarely._core.covariance.factory import DualFactory
 from rarely._core.errors import ApproximationWarning
 from rarely._core.growable_array import changed
@@ -47,28 +48,23 @@ from rarely._core.model import kernels
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, KernelForm, Memory, Units, Views
 from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
-from rarely._core.policies.gaussian_process import ARITHMETIC, SPAN
+from rarely._core.policies.gaussian_process import ARITHMETIC, RIDGES, SPAN, likely_ridge
 from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, split_mix, training_rows
-from rarely._core.saving.fields import Fields
+from rarely._core.saving.fields import Fields, Shape
 from rarely._core.training.gradient_descent import TrainingReport
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, IntArray
 
-RIDGES = np.array([1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300])
-"""λ on trial."""
-LEVELS = 4
-"""Weights are multiples of 1/LEVELS."""
-CLIMBS = 4
-"""Steps to a neighbour on the grid of weights, at most, of one update."""
+LEVELS, CLIMBS = 4, 4
+"""Weights are multiples of 1/LEVELS; steps to a neighbour on their grid, at most, of one update."""
 JUDGED = 300
 """Rewards by which weights are judged, at most: a likelihood of more would choose the same at many times the cost."""
 NEXT_TO_NOTHING, EXPLORED = 1e-3, 0.1
 """Weights below which a kernel is left out, and the least weight of the network over that of the constant."""
 COUNTED = 1000
 """Contexts by which it is known which columns are mostly 0."""
-FEWEST = 8
-"""Rewards before which nothing is chosen."""
-FEWEST_FOR_METRIC, FEWEST_FOR_MEMORY = 16, 30
+FEWEST, FEWEST_FOR_METRIC, FEWEST_FOR_MEMORY = 8, 16, 30
+"""Rewards before which nothing is chosen, no metric is learned, and no memory is asked for."""
 BENT = 3.0
 """Nats that any kernel but linear and constant must be worth: few rewards would else be spread over all of them."""
 CHARGE, STARTING_CHARGE = 0.5, 2.0
@@ -79,9 +75,8 @@ BLEND, ITERATIONS = 0.1, 2
 """Part of the identity in the metric, and how often an update follows its own gradients."""
 FORGETTING = 4.0
 """Nats that forgetting must be worth."""
-DECAYS = (1 / 2000, 1 / 600, 1 / 200, 1 / 60)
-CHANGES = 14
-"""Change points on trial: the latest updates."""
+DECAYS, CHANGES = (1 / 2000, 1 / 600, 1 / 200, 1 / 60), 14
+"""Decays on trial, and change points: the latest updates."""
 EARLIER = np.exp([-2.4, -1.2, 0.0, 1.2])
 """Factors of λ that are tried with each memory."""
 HEAVY, HUBER = 8.0, 1.345
@@ -93,6 +88,7 @@ COUNTED_IN_Z = 16_384
 """Rounds from which Z is made with inducing contexts: of more a sample stands for all, so that an update is bounded."""
 MOST = 2 * EXACT
 """Rounds that the t×t form takes in, in a batch that goes on beyond EXACT."""
+OWN_ARRAYS = ("divisors", "contexts", "times", "coefficients", "zeros", "metric", "next_metric")
 
 
 class Choice(NamedTuple):
@@ -106,6 +102,26 @@ class Choice(NamedTuple):
     memory: Memory
     point: tuple[int, ...] = ()
     """The best point of the grid, in multiples of 1/LEVELS."""
+
+    def __str__(self) -> str:
+        """Name the kernels by their weights, the largest first.
+
+        >>> print(Choice(np.array([0.7, 0.0, 0.3, 0.0, 0.0]), 0.1, 1.0, Memory()))
+        linear 0.70, products 0.30, ridge 0.1
+        """
+        order = np.argsort(-self.weights, kind="stable")
+        parts = [f"{NAMES[i]} {self.weights[i]:.2f}" for i in order if self.weights[i] >= 0.005]
+        return f"{', '.join(parts)}, ridge {self.ridge:.2g}"
+
+    @classmethod
+    def restored(cls, saved: Fields) -> Choice:
+        """Return the saved choice."""
+        weights, point = saved.array("choice.weights", (len(NAMES),)), saved.array("choice.point", (None,), "int")
+        on_grid = len(point) in (0, len(NAMES)) and ((point >= 0) & (point <= LEVELS)).all()
+        saved.check(on_grid, f"a part of 0 to {LEVELS} of each kernel in choice.point, or none,")
+        memory = Memory(saved.number("decay", 0.0), saved.number("change", 0.0))
+        ridge, variance = (saved.number(name, above=0.0) for name in ("ridge", "variance"))
+        return cls(weights, ridge, variance, memory, tuple(point.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,15 +197,19 @@ class EvidenceLearner(ScaledLearner):
             sparse = self.zeros > kernels.SPARSE * self.offered
         return Units.of(moments.mean, moments.squares / moments.count, sparse)
 
-    def _views(self, contexts: Array) -> Views:
-        if not self.scale.fits:
-            contexts = self.scale.map(contexts)
-        return Views.of(contexts, self._units, self.metric if self.choice.weights[LEARNED] > 0 else None)
+    def _units_for(self, chosen: Array) -> Units | None:
+        """Return the units of a version that learns from these contexts."""
+        if self.scale.fits or not len(chosen):
+            return self._units_of(self.scale) if self.scale.fits else self.units
+        mapped = self.scale.map(chosen)
+        return Units.given(mapped.shape[1], float(np.sqrt(np.einsum("ij,ij->i", mapped, mapped).mean())) or 1.0)
 
     def kernel_features(self, contexts: Array, times: Array | float) -> Factors:
         """Return features whose `kernels.products` are the kernel over the explored ridge."""
+        contexts = contexts if self.scale.fits else self.scale.map(contexts)
+        views = Views.of(contexts, self._units, self.metric if self.choice.weights[LEARNED] > 0 else None)
         stamps = np.broadcast_to(np.asarray(times, np.float64), (len(contexts),))
-        return self._views(contexts).features(self._scaled_weights, stamps, self.choice.memory)
+        return views.features(self._scaled_weights, stamps, self.choice.memory)
 
     @cached_property
     def _points(self) -> Factors:
@@ -237,9 +257,7 @@ class EvidenceLearner(ScaledLearner):
         return self.rewards.spread * math.sqrt(self.choice.variance * self.choice.ridge) if self.learned else None
 
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
-        noise = self.rewards.spread if self.noise is None else self.noise
-        facts = (round, covariance.rounds, covariance.frozen_log_det, covariance.ridge)
-        return VersionStats(*facts, noise=noise, exact=True)
+        return replace(super().version_stats(round, covariance), noise=self.noise or self.rewards.spread)
 
     # --- contexts
 
@@ -276,14 +294,8 @@ class EvidenceLearner(ScaledLearner):
         data = _Rewards.of(samples.rewards, samples.weights)
         if not math.isfinite(data.scale.spread):
             return FitResult(self, "the rewards are so large that their standard deviation overflows")
-        units = ready.units
-        if self.scale.fits:
-            units = self._units_of(ready.scale)
-        elif len(samples.rows):
-            mapped = self.scale.map(samples.contexts)
-            units = Units.given(mapped.shape[1], float(np.sqrt(np.einsum("ij,ij->i", mapped, mapped).mean())) or 1.0)
         fresh: EvidenceLearner = replace(
-            ready, units=units, metric=self.next_metric, now=float(history.total),
+            ready, units=ready._units_for(samples.contexts), metric=self.next_metric, now=float(history.total),
             updates=(*self.updates, float(history.total)), learned=history.arrived, rewards=data.scale,
         )  # fmt: skip
         if not len(samples.rows):
@@ -291,7 +303,7 @@ class EvidenceLearner(ScaledLearner):
         bets, alarmed = self._settled(history) if self.forgets else (self.bets, False)
         fresh = replace(fresh, bets=bets)
         fit = _Fit(fresh, samples.contexts, samples.rows.astype(np.float64), data, alarmed)
-        learner, report = fit.made(self, watch)
+        learner, report = fit.made(self)
         if not np.isfinite(learner.coefficients).all():
             return FitResult(self, "the estimate overflows: the rewards are too large")
         memory, before = learner.choice.memory, self.choice.memory
@@ -329,66 +341,47 @@ class EvidenceLearner(ScaledLearner):
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = self.scale.state()
-        choice, units = self.choice, self._units
-        numbers |= {"reward_center": self.rewards.center, "reward_spread": self.rewards.spread}
-        numbers |= {"ridge": choice.ridge, "variance": choice.variance, "decay": choice.memory.decay}
-        numbers |= {"change": choice.memory.change, "inducing": self.inducing, "now": self.now}
-        numbers |= {
-            "offered": self.offered,
-            "learned": self.learned,
-        }
+        choice, rewards, bets = self.choice, self.rewards, self.bets
+        numbers |= {"reward_center": rewards.center, "reward_spread": rewards.spread}
+        numbers |= {"ridge": choice.ridge, "variance": choice.variance} | vars(choice.memory)
+        numbers |= {name: getattr(self, name) for name in ("inducing", "now", "offered", "learned")}
         arrays |= {"choice.weights": choice.weights, "choice.point": np.array(choice.point, np.int64)}
-        if self.bets.low <= self.bets.high:
-            arrays |= {"bets": np.array([*self.bets.won, self.bets.low, self.bets.high])}
-        arrays |= {"divisors": self.divisors, "contexts": self.contexts, "times": self.times}
-        arrays |= {"coefficients": self.coefficients, "updates": np.array(self.updates), "zeros": self.zeros}
+        arrays |= {"updates": np.array(self.updates)}
+        arrays |= {name: array for name in OWN_ARRAYS if (array := getattr(self, name)) is not None}
+        if bets.low <= bets.high:
+            arrays["bets"] = np.array([*bets.won, bets.low, bets.high])
         if self.units is not None:
-            numbers |= {"units_clip": units.clips}
-            arrays |= {"units.center": units.center, "units.rates": units.rates, "units.sizes": units.sizes}
-        for name, metric in (("metric", self.metric), ("next_metric", self.next_metric)):
-            arrays |= {} if metric is None else {name: metric}
+            numbers["units_clip"] = self.units.clips
+            arrays |= {f"units.{name}": getattr(self.units, name) for name in ("center", "rates", "sizes")}
         return numbers, arrays
 
     def restored(self, saved: Fields) -> Self:
         with saved:
-            scale, rewards = self.scale.restored(saved), RewardScale.restored(saved)
             dim, count = self._mapped_dim, len(NAMES)
-            memory = Memory(saved.number("decay", 0.0), saved.number("change", 0.0))
-            point = tuple(saved.array("choice.point", (None,), "int").tolist())
-            on_grid = len(point) in (0, count) and all(0 <= part <= LEVELS for part in point)
-            saved.check(on_grid, f"a part of 0 to {LEVELS} of each kernel in choice.point, or none,")
-            choice = Choice(
-                saved.array("choice.weights", (count,)),
-                saved.number("ridge", above=0.0),
-                saved.number("variance", above=0.0),
-                memory,
-                point,
-            )
+            fields: dict[str, Any] = {"inducing": saved.flag("inducing"), "now": saved.number("now", 0.0)}
+            fields |= {name: saved.whole(name) for name in ("offered", "learned")}
             contexts = saved.array("contexts", (None, None))
-            of_all: dict[str, Any] = {name: saved.array(name, (len(contexts),)) for name in ("times", "coefficients")}
-            for name in ("metric", "next_metric"):
-                of_all[name] = saved.array(name, (dim, dim)) if name in saved else None
-                # R² has the trace of the identity.
-                within = of_all[name] is None or np.abs(of_all[name]).max() <= dim
-                saved.check(within, f"a {name} of numbers up to {dim}")
-            offered = saved.whole("offered")
-            zeros = saved.array("zeros", (dim if offered else 0,))
-            units = None
+            shapes: dict[str, Shape] = {
+                "divisors": (count,),
+                "times": (len(contexts),),
+                "coefficients": (len(contexts),),
+            }
+            shapes |= {"zeros": (dim if fields["offered"] else 0,)}
+            shapes |= {name: (dim, dim) for name in ("metric", "next_metric") if name in saved}
+            fields |= {name: saved.array(name, shape) for name, shape in shapes.items()}
+            for name in shapes.keys() & {"metric", "next_metric"}:  # R² has the trace of the identity
+                saved.check(np.abs(fields[name]).max() <= dim, f"a {name} of numbers up to {dim}")
             if "units_clip" in saved:
                 center, rates, sizes = (saved.array(f"units.{name}", (dim,)) for name in ("center", "rates", "sizes"))
-                units = Units(center, rates, sizes, saved.flag("units_clip"))
-            bets = Bets()
+                fields["units"] = Units(center, rates, sizes, saved.flag("units_clip"))
             if "bets" in saved:
                 *won, low, high = saved.array("bets", (len(WINDOWS) + 2,)).tolist()
                 saved.check(min(won) >= 0 and low <= high, "bets of at least 0, between rewards that rise,")
-                bets = Bets(tuple(won), low, high)
-            numbers: dict[str, Any] = {"inducing": saved.flag("inducing"), "now": saved.number("now", 0.0)}
-            numbers |= {"learned": saved.whole("learned"), "bets": bets}
+                fields["bets"] = Bets(tuple(won), low, high)
             return replace(
-                self, scale=scale, rewards=rewards, units=units, choice=choice, contexts=contexts,
-                zeros=zeros, offered=offered,
-                divisors=saved.array("divisors", (count,)),
-                updates=tuple(saved.array("updates", (None,)).tolist()), **of_all, **numbers,
+                self, scale=self.scale.restored(saved), rewards=RewardScale.restored(saved), contexts=contexts,
+                choice=Choice.restored(saved), updates=tuple(saved.array("updates", (None,)).tolist()),
+                **fields,
             )  # fmt: skip
 
 
@@ -445,37 +438,35 @@ class _Fit:
 
     def __init__(self, fresh: EvidenceLearner, contexts: Array, times: Array, data: _Rewards, alarmed: bool) -> None:
         self.fresh, self.contexts, self.times, self.data, self.alarmed = fresh, contexts, times, data, alarmed
-        mapped = contexts if fresh.scale.fits else fresh.scale.map(contexts)
-        count = len(times)
         self.judged = sample_rows(times, JUDGED)
         """Which rewards judge."""
+        self.judging_times, self.target = times[self.judged], data.scaled[self.judged]
+        self.mapped = contexts[self.judged] if fresh.scale.fits else fresh.scale.map(contexts[self.judged])
         assert fresh.units is not None
-        self.views = Views.of(mapped[self.judged], fresh.units, fresh.metric)
-        self.mapped = mapped[self.judged]
+        self.units = fresh.units
+        self.views = Views.of(self.mapped, fresh.units, fresh.metric)
         divisors = self.views.diagonals().mean(axis=1)
         self.divisors = np.where(divisors > 0, divisors, 1.0)
-        self.count = count
 
-    def made(self, before: EvidenceLearner, watch: Watch) -> tuple[EvidenceLearner, TrainingReport]:
+    def made(self, before: EvidenceLearner) -> tuple[EvidenceLearner, TrainingReport]:
         """Return the next version and what is said of it."""
-        fresh, data, judged = self.fresh, self.data, self.judged
-        choice, trust, said = before.choice, data.trust, "the start, because too few rewards are in"
-        if self.count >= FEWEST:
+        fresh, count = self.fresh, len(self.times)
+        choice, said = before.choice, "the start, because too few rewards are in"
+        if count >= FEWEST:
             choice, said = self._chosen(before)
         next_metric = fresh.metric
-        if self.count >= FEWEST_FOR_METRIC and 1 < self.mapped.shape[1] <= METRIC_COLUMNS:
+        if count >= FEWEST_FOR_METRIC and 1 < self.mapped.shape[1] <= METRIC_COLUMNS:
             next_metric = self._next_metric(choice)
-        inducing = self.count > EXACT or fresh.sums
+        inducing = count > EXACT or fresh.sums
         learner = replace(fresh, choice=choice, divisors=self.divisors, next_metric=next_metric, sums=False)
-        learner = self._induced(learner) if inducing else self._solved(learner, trust)
-        report = TrainingReport(tuning=f"{described(choice)}: {said}", trained=len(judged) if inducing else None)
-        return learner, report
+        learner = self._induced(learner) if inducing else self._solved(learner)
+        return learner, TrainingReport(tuning=f"{choice}: {said}", trained=len(self.judged) if inducing else None)
 
     def _chosen(self, before: EvidenceLearner) -> tuple[Choice, str]:
         """Return what evidence chooses, and how likely it was."""
         wanted = [kernel for kernel in range(len(NAMES)) if kernel != LEARNED or self.views.z is not None]
-        times, target = self.times[self.judged], self.data.scaled[self.judged]
-        grams, trust = ARITHMETIC.get().grams(self.views, wanted, self.divisors, times), self._trust(before)
+        target, trust = self.target, self._trust(before)
+        grams = ARITHMETIC.get().grams(self.views, wanted, self.divisors, self.judging_times)
         charge = STARTING_CHARGE + CHARGE * 0.5 * self.mapped.shape[1] * math.log(len(target))
         tried: dict[tuple[int, ...], Array] = {}
         near, lowest = int(np.argmin(np.abs(np.log(RIDGES / before.choice.ridge)))), math.inf
@@ -491,22 +482,20 @@ class _Fit:
             return float(tried[point].min())
 
         starts = [tuple(LEVELS * (i == kernel) for i in range(len(NAMES))) for kernel in wanted]
-        starts = ([before.choice.point] if before.choice.point else []) + starts
-        best = min(starts, key=misfit)
+        best = min([before.choice.point, *starts] if before.choice.point else starts, key=misfit)
         for _ in range(CLIMBS):
             higher = min((best, *_neighbours(best, wanted)), key=misfit)
             if higher == best:
                 break
             best = higher
         points, table = np.array(list(tried)) / LEVELS, np.array(list(tried.values()))
-        share = np.exp(np.where(table > table.min() + SPAN, -np.inf, table.min() - table))
-        share /= share.sum()
-        weights, ridge = share.sum(axis=1) @ points, float(np.exp(share.sum(axis=0) @ np.log(RIDGES)))
-        weights = with_exploration(weights)
+        table = np.where(table > lowest + SPAN, np.inf, table)
+        share = np.exp(lowest - table).sum(axis=1)
+        weights = with_exploration(share @ points / share.sum())
         judge = partial(grams.misfits, weights, trust=trust, target=target)
-        memory, ridge = self._remembered(before, judge, ridge)
+        memory, ridge = self._remembered(before, judge, likely_ridge(table))
         variance = float(judge(memory, ridges=np.array([ridge]))[1][0])
-        said = f"log likelihood {-table.min():.1f} on {len(target)} rewards; {memory}"
+        said = f"log likelihood {-lowest:.1f} on {len(target)} rewards; {memory}"
         return Choice(weights, ridge, variance, memory, best), said
 
     def _trust(self, before: EvidenceLearner) -> Array:
@@ -515,78 +504,66 @@ class _Fit:
         if not self.data.heavy or not len(before.coefficients):
             return trust
         predicted = before._assessed(self.contexts[self.judged], before.now)[0]
-        rewards = self.data.scale.center + self.data.scale.spread * self.data.scaled[self.judged]
+        rewards = self.data.scale.center + self.data.scale.spread * self.target
         return np.asarray(trust * huber(np.abs(rewards - predicted)))
 
     def _remembered(
         self, before: EvidenceLearner, judge: Callable[..., tuple[Array, Array]], ridge: float
     ) -> tuple[Memory, float]:
         """Return the memory that the rewards ask for, and λ with it; `judge` has the misfits of memories."""
-        asked = self.fresh.forgets and self.count >= FEWEST_FOR_MEMORY
+        asked = self.fresh.forgets and len(self.times) >= FEWEST_FOR_MEMORY
         if not asked or not (before.choice.memory or self.alarmed):
             return Memory(), ridge
         earliest, latest = self.times[0] + 5, self.times[-1] - 5
         changes = [row for row in before.updates if earliest < row < latest][-CHANGES:]
-        memories = [Memory(), *map(Memory, DECAYS), *(Memory(change=row) for row in changes)]
-        ridges, found = ridge * EARLIER, []
-        for memory in memories:
-            # What forgets nothing keeps its λ.
-            lost = judge(memory, ridges=ridges if memory else np.array([ridge]))[0] + FORGETTING * bool(memory)
-            at = int(np.argmin(lost))
-            found.append((float(lost[at]), memory, float(ridges[at] if memory else ridge)))
-        _, memory, ridge = min(found, key=lambda each: each[0])
-        return memory, ridge
+        tried = []
+        for memory in (Memory(), *map(Memory, DECAYS), *(Memory(change=row) for row in changes)):
+            ridges = ridge * EARLIER if memory else np.array([ridge])  # what forgets nothing keeps its λ
+            lost = judge(memory, ridges=ridges)[0] + FORGETTING * bool(memory)
+            tried.append((float(lost.min()), memory, float(ridges[np.argmin(lost)])))
+        return min(tried, key=lambda each: each[0])[1:]
 
     def _next_metric(self, choice: Choice) -> Array | None:
         """Return R after some steps along its own gradients."""
-        metric, times, target = self.fresh.metric, self.times[self.judged], self.data.scaled[self.judged]
-        weights = choice.weights.copy()
+        metric, weights = self.fresh.metric, choice.weights.copy()
         weights[LEARNED] = max(weights[LEARNED], 0.5)
-        units = self.fresh.units
-        assert units is not None
         for _ in range(ITERATIONS):
-            views = Views.of(self.mapped, units, metric)
             scaled = weights / weights.sum() / self.divisors
             if metric is None:  # the network's kernel stands for the learned one
-                scaled = scaled[[0, 1, 2, 3, 4]] + np.eye(len(NAMES))[1] * scaled[LEARNED]
+                scaled[NETWORK] += scaled[LEARNED]
                 scaled[LEARNED] = 0.0
-            among = views, units, metric, scaled, choice.memory, times
-            root = kernels.metric_root(ARITHMETIC.get().slopes(*among, target, choice.ridge + JITTER), BLEND)
+            among = Views.of(self.mapped, self.units, metric), self.units, metric, scaled, choice.memory
+            slopes = ARITHMETIC.get().slopes(*among, self.judging_times, self.target, choice.ridge + JITTER)
+            root = kernels.metric_root(slopes, BLEND)
             if root is None or not np.isfinite(root).all():
                 break
             metric = root
         return metric
 
-    def _solved(self, learner: EvidenceLearner, trust: Array) -> EvidenceLearner:
+    def _solved(self, learner: EvidenceLearner) -> EvidenceLearner:
         """Return the version with the exact mean."""
         learner = replace(learner, contexts=self.contexts, times=self.times)
         system = ARITHMETIC.get().system(learner._points, learner.explored_ridge)
-        ridge = learner.choice.ridge + JITTER
-        rounds = 3 if self.data.heavy else 1
-        for attempt in range(rounds):
+        ridge, trust = learner.choice.ridge + JITTER, self.data.trust
+        coefficients, residuals = system.solved(self.data.scaled, ridge / trust)
+        for _ in range(2 if self.data.heavy else 0):
+            trust = self.data.trust * huber(np.abs(residuals))
             coefficients, residuals = system.solved(self.data.scaled, ridge / trust)
-            if attempt + 1 < rounds:
-                trust = self.data.trust * huber(np.abs(residuals))
         return replace(learner, coefficients=coefficients * learner.explored_ridge)
 
     def _induced(self, learner: EvidenceLearner) -> EvidenceLearner:
         """Return the version on the features of some contexts."""
         at = sample_rows(self.times, INDUCING)
-        learner = replace(
-            learner, contexts=self.contexts[at], times=self.times[at], inducing=True, coefficients=np.zeros(len(at))
-        )
-        matrix, moment = np.zeros((len(at), len(at))), np.zeros(len(at))
-        for start in range(0, self.count, EXACT):
+        moment, matrix = np.zeros(len(at)), np.zeros((len(at), len(at)))
+        matrix.flat[:: len(at) + 1] = (learner.choice.ridge + JITTER) / learner.explored_ridge
+        learner = replace(learner, contexts=self.contexts[at], times=self.times[at], inducing=True, coefficients=moment)
+        for start in range(0, len(self.times), EXACT):
             part = slice(start, start + EXACT)
             phi = learner._assessed(self.contexts[part], self.times[part])[1].inputs[0]
             trust = self.data.trust[part]
             matrix += (phi * trust[:, None]).T @ phi
-            moment += phi.T @ (trust * self.data.scaled[part])
-        ridge = (learner.choice.ridge + JITTER) / learner.explored_ridge
-        matrix.flat[:: len(matrix) + 1] += ridge
-        inverse = lower_inverse(cholesky(matrix)[0])
-        theta = inverse.T @ (inverse @ moment)
-        return replace(learner, coefficients=learner._whitening.T @ theta)
+            moment = moment + phi.T @ (trust * self.data.scaled[part])
+        return replace(learner, coefficients=learner._whitening.T @ ridge_solution(matrix, moment))
 
 
 class KernelDual(Dual, by_name=False):
@@ -647,17 +624,6 @@ class EvidenceFactory(DualFactory):
         return ARITHMETIC.get().dual(KernelDual)(widths, self.ridge, self._limit(widths), self.inner)
 
 
-def described(choice: Choice) -> str:
-    """Return the kernels by their weights, the largest first.
-
-    >>> described(Choice(np.array([0.7, 0.0, 0.3, 0.0, 0.0]), 0.1, 1.0, Memory(), ()))
-    'linear 0.70, products 0.30, ridge 0.1'
-    """
-    order = np.argsort(-choice.weights, kind="stable")
-    parts = [f"{NAMES[i]} {choice.weights[i]:.2f}" for i in order if choice.weights[i] >= 0.005]
-    return f"{', '.join(parts)}, ridge {choice.ridge:.2g}"
-
-
 def with_exploration(weights: Array) -> Array:
     """Return weights of which the network has a tenth of the constant's at least.
 
@@ -688,15 +654,8 @@ def huber(sizes: Array, begin: float = HUBER) -> Array:
 
 def _neighbours(point: tuple[int, ...], among: list[int]) -> list[tuple[int, ...]]:
     """Return the points that differ by one part, which goes from one kernel to another."""
-    out = []
-    for source in among:
-        for target in among:
-            if source != target and point[source]:
-                moved = list(point)
-                moved[source] -= 1
-                moved[target] += 1
-                out.append(tuple(moved))
-    return out
+    steps = np.eye(len(NAMES), dtype=int)
+    return [tuple(steps[to] - steps[of] + point) for of, to in permutations(among, 2) if point[of]]
 
 
 def sample_rows(times: Array | IntArray, most: int) -> IntArray:

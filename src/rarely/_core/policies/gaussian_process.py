@@ -26,6 +26,26 @@ from rarely._core.model.features import Factors
 from rarely._core.model.kernels import Memory, Units, Views
 from rarely._core.types import Array
 
+RIDGES = np.array([1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300])
+"""λ on trial, in units of the signal."""
+SPAN = 6.0
+"""Nats behind the best beyond which a ridge counts for nothing."""
+
+
+def likely_ridge(lost: Array) -> float:
+    """Return the geometric mean of RIDGES, weighted by likelihood, given minus its logarithm, (…, ridges)."""
+    share = np.exp(lost.min() - lost).reshape(-1, len(RIDGES)).sum(axis=0)
+    return float(np.exp(share @ np.log(RIDGES) / share.sum()))
+
+
+def solved(gram: Array, target: Array, noise: Array | float) -> tuple[Array, Array]:
+    """Return the coefficients of a mean, and the residuals of predictions of each reward by all others, (n,) each."""
+    matrix = gram.copy()
+    matrix.flat[:: len(matrix) + 1] += noise
+    inverse = lower_inverse(cholesky(matrix)[0])
+    coefficients = inverse.T @ (inverse @ target)
+    return coefficients, coefficients / np.einsum("ij,ij->j", inverse, inverse)
+
 
 class Grams:
     """The kernels among the rewards that judge."""
@@ -56,12 +76,8 @@ class System:
         return kernels.products(self.points, self.points) * self.scale
 
     def solved(self, target: Array, noise: Array) -> tuple[Array, Array]:
-        """Return the coefficients, and the residuals of predictions of each reward by all others, (n,) each."""
-        matrix = self.gram.copy()
-        matrix.flat[:: len(matrix) + 1] += noise
-        inverse = lower_inverse(cholesky(matrix)[0])
-        coefficients = inverse.T @ (inverse @ target)
-        return coefficients, coefficients / np.einsum("ij,ij->j", inverse, inverse)
+        """Return what `solved` does of these equations."""
+        return solved(self.gram, target, noise)
 
 
 class Arithmetic:
@@ -81,19 +97,12 @@ class Arithmetic:
     ) -> Array:  # fmt: skip
         """Return the sum over points of the outer products of the mean's gradients there, (d, d)."""
         factors = views.features(weights, times, memory)
-        matrix = kernels.products(factors, factors)
-        matrix.flat[:: len(matrix) + 1] += noise
-        inverse = lower_inverse(cholesky(matrix)[0])
-        coefficients = inverse.T @ (inverse @ target)
+        coefficients = solved(kernels.products(factors, factors), target, noise)[0]
         gradients = views.gradients(views, coefficients, weights, units, metric)
         return np.asarray(gradients.T @ gradients)
 
 
 ARITHMETIC: ContextVar[Arithmetic] = ContextVar("arithmetic", default=Arithmetic())  # noqa: B039, it has no state
-
-
-SPAN = 6.0
-"""Nats behind the best beyond which a ridge counts for nothing."""
 
 
 def misfits(

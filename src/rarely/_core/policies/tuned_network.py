@@ -31,8 +31,8 @@ from rarely._core.inputs.forgetting import Window
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import RewardScale
 from rarely._core.model.features import Factors
-from rarely._core.policies.evidence import FEWEST, FORGETTING, JUDGED, RIDGES, huber, sample_rows, tails
-from rarely._core.policies.gaussian_process import misfits
+from rarely._core.policies.evidence import CHANGES, FEWEST, FORGETTING, JUDGED, huber, sample_rows, tails
+from rarely._core.policies.gaussian_process import RIDGES, likely_ridge, misfits, solved
 from rarely._core.policies.learner import (
     FitResult,
     Learner,
@@ -50,30 +50,15 @@ from rarely._core.types import Array, Arrays, BoolArray, IntArray
 
 STEPS = 330
 """J: enough for momentum to come close to the minimiser."""
-LEAST_TRUST = 1e-6
-BEYOND = 3.0
-"""Robust standard deviations from which rewards count less where tails are heavy."""
+LEAST_TRUST, BEYOND = 1e-6, 3.0
+"""What a reward counts at least, and robust standard deviations from which it counts less where tails are heavy."""
 RECALLED = 400
 """Rewards by which memories are judged, at most: the latest half of them, and a sample of the others."""
-BATCHES, CHANGES, SHORTEST = 8, 14, 25
-"""Batches that a memory predicts, change points on trial, and rounds of the shortest window."""
+BATCHES, SHORTEST = 8, 25
+"""Batches that a memory predicts, and rounds of the shortest window."""
 ALARM = 2.0
 """Standard errors by which the newest rewards must be predicted worse than held-out ones."""
 JITTER = 1e-9
-
-
-class Choice(NamedTuple):
-    """What the likelihood chose."""
-
-    skip: float
-    ridge: float = 1.0
-    unit: float = 1.0
-    """d."""
-    variance: float = 1.0
-    """s² of the process, in squared units of the scaled rewards."""
-    held_out: float = math.inf
-    """Mean squared error of leave-one-out predictions, in the same units."""
-    said: str = "the start, because too few rewards are in"
 
 
 @dataclass(frozen=True)
@@ -85,9 +70,11 @@ class TunedNetwork(LearnerAround):
     """Whether it may forget."""
     ridge: float = 1.0
     unit: float = 1.0
+    """d."""
     variance: float = 1.0
+    """s² of the process, in squared units of the scaled rewards."""
     held_out: float = math.inf
-    """In squared reward units."""
+    """Mean squared error of leave-one-out predictions, in squared reward units."""
     learned: int = 0
     """Rewards that had arrived."""
     updates: tuple[int, ...] = ()
@@ -102,9 +89,7 @@ class TunedNetwork(LearnerAround):
         return self.base.rewards.spread * math.sqrt(self.variance * self.ridge) if self.learned else None
 
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
-        noise = self.base.rewards.spread if self.noise is None else self.noise
-        facts = (round, covariance.rounds, covariance.frozen_log_det, covariance.ridge)
-        return VersionStats(*facts, noise=noise, exact=True)
+        return replace(Learner.version_stats(self, round, covariance), noise=self.noise or self.base.rewards.spread)
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         means, factors = self.base.assess(contexts)
@@ -128,27 +113,19 @@ class TunedNetwork(LearnerAround):
         if samples.overflow:
             return FitResult(self, samples.overflow)
         counts, (samples, trust) = samples.weights, self._trusted(samples)
-        choice = self._chosen(samples, counts, trust)
-        plan = replace(base.plan, ridge=choice.ridge * choice.unit)
-        ready = replace(ready, network=base.network.tuned(choice.skip), plan=plan)
+        chosen, skip, said = self._chosen(samples, counts, trust)
+        plan = replace(base.plan, ridge=chosen.ridge * chosen.unit)
+        ready = replace(ready, network=base.network.tuned(skip), plan=plan)
         outcome = ready.train(samples, watch)
         trained = replace(ready.trained(outcome, samples.scale), plan=base.plan)
         fit = base.fit_result(trained, outcome, samples, history)
         if fit.reason:
             return replace(fit, learner=self, basis=None)
-        learner = replace(
-            self,
-            base=trained,
-            ridge=choice.ridge,
-            unit=choice.unit,
-            variance=choice.variance,
-            held_out=choice.held_out * samples.scale.spread**2,
-            learned=history.arrived,
-            updates=(*self.updates, history.total)[-CHANGES:],
-        )
+        updates = (*self.updates, history.total)[-CHANGES:]
+        learner = replace(chosen, base=trained, learned=history.arrived, updates=updates)
         # Without the rounds that were dropped a new Z would be worse than features on two scales.
         whole = fit.rescaled or len(history) == history.total
-        report = replace(fit.report, tuning=choice.said)
+        report = replace(fit.report, tuning=said)
         return replace(fit, learner=learner, basis=learner if whole else None, report=report)
 
     def _trusted(self, samples: TrainingSet) -> tuple[TrainingSet, Array]:
@@ -169,13 +146,16 @@ class TunedNetwork(LearnerAround):
             return np.full(len(rewards), tails(rewards)[0])
         return base.rewards.center + base.rewards.spread * base.network.values(base.weights, scaled)
 
-    def _chosen(self, samples: TrainingSet, counts: Array | None, trust: Array) -> Choice:
-        """Return what the likelihood of the rewards chooses; of those that count `counts` times that part judges."""
+    def _chosen(self, samples: TrainingSet, counts: Array | None, trust: Array) -> tuple[Self, float, str]:
+        """Return the learner with what the likelihood of the rewards chooses, the skip path, and why.
+
+        Of rewards that count `counts` times that part judges.
+        """
         base, rows = self.base, samples.rows
         among = np.arange(len(rows)) if counts is None else np.flatnonzero(split_mix(rows) < counts * 2.0**64)
         at = among[sample_rows(rows[among].astype(np.float64), JUDGED)]
         if len(at) < FEWEST:
-            return Choice(base.network.skip or 0.0, self.ridge, self.unit, self.variance, self.held_out)
+            return self, base.network.skip or 0.0, "the start, because too few rewards are in"
         contexts, target, trust = samples.contexts[at], samples.rewards[at], np.maximum(trust[at], LEAST_TRUST)
         best, lost = np.empty((0, 0)), np.full(len(RIDGES), np.inf)
         skip, unit = base.network.skips[0], 1.0
@@ -185,14 +165,12 @@ class TunedNetwork(LearnerAround):
             misfit = misfits(gram / size, trust, target, RIDGES)[0]
             if misfit.min() < lost.min():
                 best, lost, skip, unit = gram / size, misfit, tried, size
-        share = np.exp(lost.min() - lost)
-        ridge = float(np.exp(share @ np.log(RIDGES) / share.sum()))
+        ridge = likely_ridge(lost)
         variance = float(misfits(best, trust, target, np.array([ridge]))[1][0])
-        best.flat[:: len(best) + 1] += ridge / trust
-        inverse = lower_inverse(cholesky(best)[0])
-        left = inverse.T @ (inverse @ target) / np.einsum("ij,ij->j", inverse, inverse)
+        residuals = solved(best, target, ridge / trust)[1]
+        held_out = float(np.square(residuals).mean()) * samples.scale.spread**2
         said = f"ridge {ridge:.2g}, log likelihood {-lost.min():.1f} on {len(target)} rewards"
-        return Choice(skip, ridge, unit, variance, float(np.square(left).mean()), said)
+        return replace(self, ridge=ridge, unit=unit, variance=variance, held_out=held_out), skip, said
 
     def reward_task(self, history: History, new: int) -> RewardTask | None:
         return None  # its likelihood, and Z on the features of each update, need the rounds themselves
@@ -258,9 +236,11 @@ class TunedNetwork(LearnerAround):
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = self.base.state()
-        numbers |= {"skip": self.base.network.skip or 0.0, "ridge": self.ridge, "unit": self.unit}
-        numbers |= {"variance": self.variance, "learned": self.learned}
-        numbers["held_out"] = None if math.isinf(self.held_out) else self.held_out
+        numbers |= {name: getattr(self, name) for name in ("ridge", "unit", "variance", "learned")}
+        numbers |= {
+            "skip": self.base.network.skip or 0.0,
+            "held_out": None if math.isinf(self.held_out) else self.held_out,
+        }
         return numbers, arrays | {"updates": np.array(self.updates, np.int64)}
 
     def restored(self, saved: Fields) -> Self:
@@ -280,17 +260,16 @@ class TunedNetwork(LearnerAround):
 
 
 class Remembered(NamedTuple):
-    """A memory on trial: the latest `window` rounds, and of them what came since `change`; None for all."""
+    """A memory on trial: the latest `window` rounds, and of them what came since `change`."""
 
-    window: int | None = None
-    change: int | None = None
+    window: float = math.inf
+    change: int = 0
     gain: float = 0.0
     """Nats by which it predicts better than everything."""
 
     def first(self, row: int) -> int:
         """Return the first row that it holds when a batch begins with this row."""
-        change = self.change if self.change is not None and row >= self.change else 0
-        return change if self.window is None else max(change, row - self.window)
+        return int(max(self.change if row >= self.change else 0, row - self.window))
 
     def rounds(self, total: int) -> int:
         """Return how many of so many rounds are remembered."""
