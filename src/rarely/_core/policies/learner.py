@@ -86,13 +86,8 @@ class TrainingSet(NamedTuple):
         return cls(samples.rows, contexts(samples.contexts), values, samples.weights, scale, clipped)
 
     def weighted(self) -> tuple[Array, Array]:
-        """Return contexts and rewards, scaled where samples have weights.
-
-        Without biases u(cx) = c·u(x) for c > 0: scaled samples are weighted ones.
-        """
-        if self.weights is None:
-            return self.contexts, self.rewards
-        root = np.sqrt(self.weights)
+        """Return contexts and rewards; without biases u(cx) = c·u(x) for c > 0, so scaled samples are weighted ones."""
+        root = np.ones(1) if self.weights is None else np.sqrt(self.weights)
         return self.contexts * root[:, None], self.rewards * root
 
     @property
@@ -314,10 +309,6 @@ class Learner(ABC):
         seen = other.moments
         return self if seen is None else self.with_moments(seen)
 
-    def with_scale_of(self, other: Learner) -> Self:
-        """Return the learner on the scale of contexts that `other` has, the version that replaces it."""
-        return self if other.context_scale is None else self.with_scale(other.context_scale)
-
     # --- rows of the history
 
     @property
@@ -364,10 +355,7 @@ class Learner(ABC):
 
         Unless a learner says otherwise, these are the fields of its dataclass that are numbers, texts or arrays.
         """
-        values = {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
-        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        numbers = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
-        return numbers, arrays
+        return saved_fields(self)
 
     def describe(self) -> dict[str, Any]:
         """Return the learner as JSON, for `learner_from`: its kind, and fields that are numbers, texts or arrays."""
@@ -376,14 +364,18 @@ class Learner(ABC):
 
     def restored(self, saved: Fields) -> Self:
         """Return the saved value, in the place of this one, which knows nothing yet."""
-        numbers, arrays = self.state()
+        (numbers, arrays), missing = self.state(), self.takes_missing
         with saved:
             values = {name: saved.alike(name, number) for name, number in numbers.items()}
-            values |= {
-                name: saved.array(name, (None,) * array.ndim, missing=self.takes_missing)
-                for name, array in arrays.items()
-            }
+            values |= {n: saved.array(n, (None,) * array.ndim, missing=missing) for n, array in arrays.items()}
             return cast(Self, replace(cast(Any, self), **values))
+
+
+def saved_fields(value: Any, *settings: str) -> tuple[dict[str, Any], Arrays]:
+    """Return the fields of a dataclass that are numbers or texts, and those that are arrays, without its `settings`."""
+    values = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in settings}
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}, arrays
 
 
 def learner_from(description: dict[str, Any]) -> Learner:
@@ -437,17 +429,12 @@ class LearnerAround(Learner):
     fits_scale, follows, moments = forwarded("base.fits_scale"), forwarded("base.follows"), forwarded("base.moments")
     noise, reward_spread, sparse = forwarded("base.noise"), forwarded("base.reward_spread"), forwarded("base.sparse")
     chooses_memory = forwarded("base.chooses_memory")
-
     with_scale, with_moments = _around_base("with_scale"), _around_base("with_moments")
     prepare_scale, observe_contexts = _around_base("prepare_scale"), _around_base("observe_contexts")
     with_fitted_scale, merge_scale = _around_base("with_fitted_scale"), _around_base("merge_scale")
-    with_scale_of, without_rows = _around_base("with_scale_of"), _around_base("without_rows")
-
-    needs, state = forwarded("base.needs"), forwarded("base.state")
+    without_rows = _around_base("without_rows")
+    needs, state, recall = forwarded("base.needs"), forwarded("base.state"), forwarded("base.recall")
     version_stats = forwarded("base.version_stats")
-
-    def recall(self, history: History, new: int) -> Recall:
-        return self.base.recall(history, new)
 
 
 class ScoreOverride(ABC):

@@ -145,16 +145,13 @@ class NetworkLearner(ScaledLearner):
         trained = None if count == history.counted else count
         report = replace(outcome.report, trained=trained, clipped=samples.clipped)
         # While no weights but θ_0 have decided, Z has the features at θ_0.
-        basis = replace(learner, weights=self.initial) if self._untrained else learner
+        untrained = all(map(np.array_equal, self.weights, self.initial))
+        basis = replace(learner, weights=self.initial) if untrained else learner
         return FitResult(learner, outcome.reason, basis if rescaled else None, rescaled, report)
 
     def reward_task(self, history: History, new: int) -> RewardTask | None:
         most = self.training_rows
         return None if most is None else RewardTask(None, most, min(most, TUNED_ROWS), history.logged)
-
-    @property
-    def _untrained(self) -> bool:
-        return all(np.array_equal(w, v) for w, v in zip(self.weights, self.initial, strict=True))
 
     # --- saving
 
@@ -162,10 +159,8 @@ class NetworkLearner(ScaledLearner):
         numbers, arrays = self.scale.state()
         numbers |= {"reward_center": self.rewards.center, "reward_spread": self.rewards.spread}
         numbers["shuffle_seed"] = self.plan.seed
-        arrays |= {f"initial{i}": w for i, w in enumerate(self.initial)}
-        arrays |= {f"weights{i}": w for i, w in enumerate(self.weights)}
-        if self.direction is not None:
-            arrays |= {f"direction{i}": w for i, w in enumerate(self.direction)}
+        for name in ("initial", "weights", "direction"):
+            arrays |= {f"{name}{i}": w for i, w in enumerate(getattr(self, name) or ())}
         return numbers, arrays
 
     def restored(self, saved: Fields) -> Self:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.policies.learner import ScoreOverride
+from rarely._core.policies.learner import ScoreOverride, saved_fields
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, IntArray
 
@@ -85,13 +85,11 @@ class ReturningArms(ScoreOverride):
 
     @property
     def decides(self) -> bool:
-        """Whether arms with rewards of their own are override_scores by them."""
         few = self.compared < FEWEST_COMPARED
         unclear = self.learned >= STUCK if few else self.gain > -CLEARLY * self.spread**2
         return self.learned > 0 and (self.disjoint or unclear)
 
     def after(self, rows: Array, arm: int) -> ScoreOverride | None:
-        """Return the value after a round that offered these contexts and chose one; None if contexts do not return."""
         found = self._found(rows)
         new = np.flatnonzero(found < 0)
         if len(self.places) and 2 * len(new) > len(rows):
@@ -108,14 +106,13 @@ class ReturningArms(ScoreOverride):
             return None
         contexts = np.array([np.frombuffer(key) for key in places]).reshape(len(places), -1)
         chosen = np.concatenate((self.chosen, np.zeros(more, np.int64)))
-        count, mean, squares = (np.concatenate((old, np.zeros(more))) for old in (self.count, self.mean, self.squares))
+        count, mean, squares = (np.concatenate((old, np.zeros(more))) for old in self._sums)
         chosen[places[rows[arm].tobytes()]] += 1
         return replace(self, places=places, contexts=contexts, chosen=chosen, count=count, mean=mean, squares=squares)
 
     def after_update(
         self, contexts: Array, rewards: Array, predicted: Array, *, spread: float, horizon: int, disjoint: bool
     ) -> ReturningArms:
-        """Return the value after an update on new rewards, which the model of the version before `predicted`."""
         found = self._found(contexts)
         rewards, predicted, found = rewards[found >= 0], predicted[found >= 0], found[found >= 0]
         total = self.count.sum()
@@ -128,15 +125,18 @@ class ReturningArms(ScoreOverride):
         return replace(next_, learned=self.learned + len(rewards), gain=gain, compared=self.compared + len(gains))
 
     def recounted(self, chosen: Array, contexts: Array, rewards: Array) -> ReturningArms:
-        """Return the value for a policy that remembers only these choices and rewards."""
         arms = len(self.places)
         before, found = self._found(chosen), self._found(contexts)  # −1 for a context of a log
         counts = np.bincount(before[before >= 0], minlength=arms)
         empty = replace(self, chosen=counts, count=np.zeros(arms), mean=np.zeros(arms), squares=np.zeros(arms))
         return empty._with_rewards(found[found >= 0], rewards[found >= 0])
 
+    @property
+    def _sums(self) -> tuple[Array, Array, Array]:
+        return self.count, self.mean, self.squares
+
     def _with_rewards(self, found: IntArray, rewards: Array) -> ReturningArms:
-        count, mean, squares = self.count.copy(), self.mean.copy(), self.squares.copy()
+        count, mean, squares = (array.copy() for array in self._sums)
         for place, reward in zip(found, rewards, strict=True):
             count[place] += 1
             step = reward - mean[place]
@@ -145,7 +145,6 @@ class ReturningArms(ScoreOverride):
         return replace(self, count=count, mean=mean, squares=squares)
 
     def override_scores(self, rows: Array, means: Array, bonuses: Array, *, explores: bool) -> tuple[Array, Array]:
-        """Return means and bonuses of these contexts, those of the model replaced for arms with their own rewards."""
         found = self._found(rows)
         known = (found >= 0) & (self.count[found] > 0)
         means, bonuses = means.copy(), bonuses.copy()
@@ -179,10 +178,7 @@ class ReturningArms(ScoreOverride):
         return np.array([get(row.tobytes(), -1) for row in np.ascontiguousarray(rows)], np.int64)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return numbers and arrays, for `restored`."""
-        names = ("spread", "horizon", "learned", "gain", "compared", "disjoint")
-        arrays = ("contexts", "chosen", "count", "mean", "squares")
-        return {name: getattr(self, name) for name in names}, {name: getattr(self, name) for name in arrays}
+        return saved_fields(self, "columns")
 
     def restored(self, saved: Fields) -> ScoreOverride:
         if "tried" in saved:
@@ -231,7 +227,6 @@ class DisjointArms(ScoreOverride):
 
     @property
     def decides(self) -> bool:
-        """Whether an arm must be tried."""
         known = self.arms[self.arms >= 0]
         return self.learned > 0 and bool((self.tried[known] < self._wanted).any())
 
@@ -296,8 +291,7 @@ class DisjointArms(ScoreOverride):
         return out
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        numbers = {"rounds": self.rounds, "length": self.length, "learned": self.learned}
-        return numbers, {"arms": self.arms, "tried": self.tried, "values": self.values}
+        return saved_fields(self, "columns")
 
     def restored(self, saved: Fields) -> DisjointArms:
         with saved:

@@ -190,7 +190,7 @@ class TunedNetwork(LearnerAround):
     def recall(self, history: History, new: int) -> Recall:
         base, before = self.base, history.forgetting
         if not self.forgets or not self.learned:
-            return super().recall(history, new)
+            return base.recall(history, new)
         if before is None and not self._alarmed(history):
             return Recall(None)
         samples = history.with_forgetting(None).samples().clipped(base.clip)

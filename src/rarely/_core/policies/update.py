@@ -57,9 +57,8 @@ class Cut:
     learned: int
     """Rewards that were in at the last update, logged ones included."""
     arrived: int
-    """Rewards that were in when the update was prepared."""
+    """Rewards that were in when the update was prepared, of which `samples` are learned from."""
     samples: int
-    """Rewards to learn from."""
     missing: int
     """Rounds without a reward."""
     log_det: float
@@ -71,6 +70,14 @@ class Cut:
     """The lives of the policy, as `History.lives_before` has them."""
     digest: str = ""
     """A hash of learner, lives and rewards; "" where the update is made at once."""
+
+    @classmethod
+    def of(cls, state: PolicyState) -> Cut:
+        """Return where the policy stands."""
+        history, clock, covariance = state.history, state.clock, state.current.covariance
+        places = history.rounds, clock.version, len(state.updates), state.learned
+        counts, log_det = (history.arrived, history.counted, history.missing), covariance.log_det
+        return cls(*places, *counts, log_det, covariance.exact, clock.explain(history.rounds, log_det))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +175,8 @@ class UpdateJob:
             return fit.learner
         if fit.basis is None and self.cut.digest and self.learner.follows:
             # By then the scale, and Z with it, will have followed the rounds decided meanwhile.
-            return self.learner.with_scale_of(fit.learner)
+            scale = fit.learner.context_scale
+            return self.learner if scale is None else self.learner.with_scale(scale)
         return fit.basis
 
 
@@ -224,43 +232,21 @@ def update(
 def update_at_once(state: PolicyState, beta: Beta, limit: int | None) -> tuple[PolicyState, UpdateRecord] | None:
     """Return what `update` does with the only new reward of a policy whose learner and Z take it in one step."""
     current, clock, covariance = state.current, state.clock, state.current.covariance
-    usual = (
-        not callable(beta)
-        and isinstance(covariance, Primal)
-        and covariance.kind == "primal"
-        and current.override is None
-        and not clock.spent
-    )
-    learner = current.learner.with_few_rewards(state.history) if usual and nothing_to_watch(state) else None
-    if learner is None or callable(beta) or not isinstance(covariance, Primal):
+    if callable(beta) or not isinstance(covariance, Primal) or covariance.kind != "primal":
         return None
-    cut, covariance = _cut(state), covariance.frozen()
+    usual = current.override is None and not clock.spent and nothing_to_watch(state)
+    learner = current.learner.with_few_rewards(state.history) if usual else None
+    if learner is None:
+        return None
+    cut, covariance = Cut.of(state), covariance.frozen()
     clock = clock.restarted(cut.round, covariance.log_det, clock.version + 1)
     now = Version(learner, covariance, float(beta), current.rule, current.within_batch)
     after = changed(state, current=now, clock=clock, arm_stats=ArmStats(), learned=cut.arrived)
     after.lost = state.history.total - covariance.rounds
-    due = f"{cut.due}; {clock.plan}" if cut.due else ""
-    record = _record_of(after, FitResult(learner), cut, None, due, state.arm_stats)
+    record = _record_of(after, FitResult(learner), cut, None, state.arm_stats)
     after.updates = state.updates.plus(record)
     announce(state, after, record, trained=True)
     return _compact(state, after, record, limit)
-
-
-def _cut(state: PolicyState) -> Cut:
-    """Return where the policy stands."""
-    history, covariance = state.history, state.current.covariance
-    return Cut(
-        history.rounds,
-        state.clock.version,
-        len(state.updates),
-        state.learned,
-        history.arrived,
-        history.counted,
-        history.missing,
-        covariance.log_det,
-        covariance.exact,
-        state.clock.explain(history.rounds, covariance.log_det),
-    )
 
 
 def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
@@ -272,7 +258,7 @@ def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
             "keep calling select, plan more batches, or call extend_budget."
         )
     ahead = clock.rounds_ahead(history.rounds, clock.version + 1)
-    return UpdateJob(_cut(state), state.current.learner, history, factory, state.most_arms, ahead)
+    return UpdateJob(Cut.of(state), state.current.learner, history, factory, state.most_arms, ahead)
 
 
 def check_new(state: PolicyState) -> None:
@@ -344,12 +330,11 @@ def _apply(
         current = Version(learner, covariance, radius, current.rule, current.within_batch, override)
     clock = state.clock.restarted(cut.round, base, version)
     clock = clock.replayed(history.rounds, current.covariance.log_det)
-    due = f"{cut.due}; {clock.plan}" if cut.due else ""
     lost = state.lost if fit.reason else history.total - current.covariance.rounds
     after = changed(
         state, current=current, clock=clock, history=history, arm_stats=ArmStats(), learned=learned, lost=lost
     )
-    after, record = _watched(after, state, _record_of(after, fit, cut, _coverage(state), due, state.arm_stats))
+    after, record = _watched(after, state, _record_of(after, fit, cut, _coverage(state), state.arm_stats))
     why = fit.memory or (result.memory.why if result.memory is not None else "")
     if why and not fit.reason:
         record = replace(record, memory=why)
@@ -409,16 +394,10 @@ def start_from_log(
     covariance = factory.build(basis.features_of(history), basis.widths, contexts, weights, ahead=ahead)
     covariance = factory.freeze_for_batch(covariance, 0, ahead)
     radius = _radius(beta, state, fit.learner, covariance, version=0)
-    after = replace(
-        state,
-        current=replace(state.current, learner=fit.learner, covariance=covariance, radius=radius),
-        clock=state.clock.restarted(0, covariance.log_det, 0),
-        history=history,
-        learned=history.arrived,
-        lost=history.total - covariance.rounds,
-    )
-    cut = Cut(0, 0, 0, 0, history.arrived, history.counted, history.missing, covariance.log_det, covariance.exact, "")
-    record = _record_of(after, fit, cut)
+    current = replace(state.current, learner=fit.learner, covariance=covariance, radius=radius)
+    clock, lost = state.clock.restarted(0, covariance.log_det, 0), history.total - covariance.rounds
+    after = replace(state, current=current, clock=clock, history=history, learned=history.arrived, lost=lost)
+    record = _record_of(after, fit, Cut.of(after))
     announce(replace(state, history=history), after, record, trained=True)
     return changed(after, updates=GrowingTuple([record]))
 
@@ -502,7 +481,6 @@ def _record_of(
     fit: FitResult,
     cut: Cut,
     coverage: float | None = None,
-    due: str = "",
     arm_stats: ArmStats | None = None,
 ) -> UpdateRecord:
     covariance = state.current.covariance
@@ -524,7 +502,7 @@ def _record_of(
         rescaled=fit.rescaled,
         noise=state.current.learner.noise,
         coverage=coverage,
-        due=due,
+        due=f"{cut.due}; {state.clock.plan}" if cut.due else "",
         unexplored=None if arm_stats is None or covariance.kind == "none" else arm_stats.share,
         chosen=chosen,
         least_known=least_known,
