@@ -151,9 +151,10 @@ def test_once_settled_rows_may_be_dropped_and_change_nothing():
 
 def test_more_columns_than_rewards_give_the_same_estimate(monkeypatch):
     settings = {"ridge": "learned", "context_scale": Affine.identity(40)}
-    whole, wide = LinUCB(40, **settings), LinUCB(40, **settings)
+    whole = LinUCB(40, **settings)
     first = played(whole, 30, dim=40)
     monkeypatch.setattr("rarely._core.policies.linear.WIDE", 8)
+    wide = LinUCB(40, **settings)
     assert played(wide, 30, dim=40) == first
     assert_allclose(wide.coefficients, whole.coefficients, atol=1e-8)
     assert wide._learner.basis is not None

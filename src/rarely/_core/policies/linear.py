@@ -64,7 +64,7 @@ class LinearLearner(Learner):
     ridge: float
     coefficients: Array
     matrix: Array | None
-    """λI + XᵀX over the rewards learned from; None for λI, and while `basis` stands for it."""
+    """λI + XᵀX over the rewards learned from; None of many columns before any, and while `basis` stands for it."""
     moment: Array
     """Xᵀr."""
     learned: int = 0
@@ -81,7 +81,8 @@ class LinearLearner(Learner):
     def start(cls, scale: ContextMap, ridge: float) -> LinearLearner:
         """Return the estimate before any reward, 0."""
         zero = np.zeros(scale.scaled_dim)
-        return cls(scale, ridge, zero, None, zero)
+        empty = cls(scale, ridge, zero, None, zero)
+        return empty if len(zero) > WIDE else replace(empty, matrix=empty._start)
 
     dim = forwarded("scale.dim")
 
@@ -97,7 +98,7 @@ class LinearLearner(Learner):
     @property
     def _start(self) -> Array:
         """λI."""
-        return np.asarray(self.ridge * np.eye(self.scale.scaled_dim))
+        return np.diag(np.full(self.scale.scaled_dim, self.ridge))
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         x = self.scale(contexts)
@@ -111,18 +112,15 @@ class LinearLearner(Learner):
         if history.forgetting is None:
             contexts, rewards = history.arrived_since(self.learned)
             x, learned = self.scale(contexts), self.learned + len(rewards)
-            total = learned
+            count, total = float(len(rewards)), learned
         else:  # weights change with every round, so earlier sums are of no use
             _, contexts, rewards, weights = history.samples()
             assert weights is not None
             x, rewards = self.scale(contexts) * np.sqrt(weights)[:, None], rewards * np.sqrt(weights)
-            start, learned, total = self.emptied(), 0, len(rewards)
+            start, learned, count, total = self.emptied(), 0, float(weights.sum()), len(rewards)
         wide = start.matrix is None and WIDE < self.scale.scaled_dim > total
-        if not wide:
-            start = start._with_matrix()
         with np.errstate(over="ignore", invalid="ignore"):
-            count = total - (start.learned if history.forgetting is None else 0)
-            learner = start.with_rewards(x, rewards, float(count if weights is None else weights.sum()), wide=wide)
+            learner = (start if wide else start._with_matrix()).with_rewards(x, rewards, count, wide=wide)
         reason = "" if all_finite(learner.coefficients) else "the ridge estimate overflows: the rewards are too large"
         if history.forgetting is not None:
             learner = changed(learner, basis=None, rows=None)
@@ -130,7 +128,7 @@ class LinearLearner(Learner):
 
     def emptied(self) -> LinearLearner:
         """Return the estimate before any reward."""
-        return LinearLearner.start(self.scale, self.ridge)
+        return self.start(self.scale, self.ridge)
 
     def with_rewards(self, x: Array, rewards: Array, count: float, *, wide: bool) -> LinearLearner:
         """Return the estimate with more samples, of this weight together."""
@@ -143,9 +141,9 @@ class LinearLearner(Learner):
 
     def _with_matrix(self) -> LinearLearner:
         """Return the estimate with XᵀX in the place of W and X."""
-        if self.rows is None:
+        if self.matrix is not None:
             return self
-        rows = self.rows.view
+        rows = np.empty((0, self.scale.scaled_dim)) if self.rows is None else self.rows.view
         return changed(self, matrix=self._start + rows.T.dot(rows), basis=None, rows=None)
 
     def reward_task(self, history: History, new: int) -> RewardTask:
@@ -153,40 +151,34 @@ class LinearLearner(Learner):
 
     def with_reward_sums(self, total: Array, history: History, arrived: int) -> LinearLearner:
         start, (matrix, moment, _) = self._with_matrix(), RewardTask.parts(total)
-        matrix = (self._start if start.matrix is None else start.matrix) + matrix
-        return changed(start, matrix=matrix, moment=self.moment + moment, learned=arrived, steps=None)
+        sums = {"matrix": np.asarray(start.matrix) + matrix, "moment": self.moment + moment}
+        return changed(start, **sums, learned=arrived, steps=None)
 
     def _summed(self, x: Array, rewards: Array) -> LinearLearner:
         """Return the estimate with more samples, from λI + XᵀX."""
-        matrix = (self._start if self.matrix is None else self.matrix) + x.T.dot(x)
-        moment = self.moment + x.T.dot(rewards)
-        new = {"coefficients": self._solution(matrix, moment), "matrix": matrix, "moment": moment}
-        return changed(self, **new, steps=None)
+        assert self.matrix is not None
+        matrix, moment = self.matrix + x.T.dot(x), self.moment + x.T.dot(rewards)
+        return changed(self, coefficients=self._solution(matrix, moment), matrix=matrix, moment=moment, steps=None)
 
     def with_few_rewards(self, history: History) -> LinearLearner | None:
         """Return what `learn` does with some new rewards, as steps of rank one; None where another way is better."""
         p, count = len(self.moment), history.arrived - self.learned
-        if not 0 < count <= p <= PANEL or type(self) is not LinearLearner or history.forgetting is not None:
-            return None
-        if not in_use():
+        own = type(self) is LinearLearner and history.forgetting is None
+        if not own or not 0 < count <= p <= PANEL or not in_use():
             return None
         contexts, rewards = history.arrived_since(self.learned)
-        x, block = contexts if self._appends else self.scale(contexts), self._steps()
+        plain = isinstance(self.scale, Affine) and not self.scale.changes  # appends a constant at the most
+        x, block = contexts if plain else self.scale(contexts), self._steps()
         if not library().rarely_regress(p, x.shape[1], count, place(x), place(rewards), place(block)):
             return None
         new = {"coefficients": block[-1], "moment": block[-2], "matrix": block[p:-2], "steps": block}
         return changed(self, learned=self.learned + count, **new)
 
-    @property
-    def _appends(self) -> bool:
-        """Whether the scale appends a constant, or nothing, and does no more."""
-        return isinstance(self.scale, Affine) and not self.scale.changes
-
     def _steps(self) -> Array:
         """Return `steps` of this estimate, which may be changed."""
         if self.steps is not None:
             return self.steps.copy()
-        matrix = self._start if self.matrix is None else self.matrix
+        matrix = np.asarray(self._with_matrix().matrix)
         return np.vstack((lower_inverse(cholesky(matrix)[0]), matrix, self.moment, self.coefficients))
 
     def _solution(self, matrix: Array, moment: Array) -> Array:
@@ -219,8 +211,8 @@ class LinearLearner(Learner):
         arrays = {"coefficients": self.coefficients, "moment": self.moment}
         if self.basis is not None and self.rows is not None:
             arrays |= {"basis": self.basis.view, "rows": self.rows.view}
-        elif self.matrix is not None or self.scale.scaled_dim <= WIDE:
-            arrays["matrix"] = self._start if self.matrix is None else self.matrix
+        elif self.matrix is not None:
+            arrays["matrix"] = self.matrix
         if self.steps is not None:
             arrays["inverse"] = self.steps[: self.scale.scaled_dim]
         return {"learned": self.learned}, arrays

@@ -2,8 +2,8 @@
 
     r = o + x·θ + ε      θ ~ N(0, s²I)      ε ~ N(0, s²λ)
 
-λ is averaged over a grid by the likelihood of the rewards so far, as in `rarely._core.policies.evidence`, and s² is in
-closed form. With the eigenvalues a of XᵀX and the squared projections q of the rewards on XᵀX's image,
+λ, in mean squared lengths of contexts, is averaged over a grid by the likelihood of the rewards so far, as in
+`rarely._core.policies.evidence`, and s² is in closed form. With the eigenvalues a of XᵀX and the squared projections q of the rewards on XᵀX's image,
 
     −2 log p = n log s² + Σ log(a + λ) + (n − rank) log λ      s² = (Σ q/(a + λ) + (rᵀr − Σq)/λ + 1)/(n + 1)
 
@@ -25,16 +25,14 @@ from rarely._core.covariance import Covariance
 from rarely._core.covariance.cholesky import cholesky, lower_inverse
 from rarely._core.growable_array import GrowableArray, changed
 from rarely._core.inputs.history import History
-from rarely._core.inputs.scaling import ContextMap
 from rarely._core.model.features import Factors
+from rarely._core.policies.gaussian_process import RIDGES, likely_ridge
 from rarely._core.policies.learner import FitResult, RewardTask
 from rarely._core.policies.linear import LinearLearner, unit_signals
 from rarely._core.saving.fields import Fields
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray
 
-RIDGES = np.array([1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300])
-"""λ on trial, in mean squared lengths of contexts."""
 FEWEST, GROWTH = 8, 1.1
 """Rewards before which nothing is chosen, and by how much they have grown when it is chosen again."""
 WIDEST = 512
@@ -62,15 +60,8 @@ class LearnedLinear(LinearLearner):
     explored: float = 1.0
     """The ridge of Z, in the units of contexts: λ, but at most the mean squared length."""
 
-    @classmethod
-    def start(cls, scale: ContextMap, ridge: float = 1.0) -> LearnedLinear:
-        zero = np.zeros(scale.scaled_dim)
-        return cls(scale, ridge, zero, None, zero)
-
-    def emptied(self) -> LearnedLinear:
-        zero = np.zeros(self.scale.scaled_dim)
-        empty = replace(self, coefficients=zero, matrix=None, moment=zero, basis=None, rows=None)
-        return replace(empty, learned=0, origin=0.0, squares=0.0, lengths=0.0, count=0.0)
+    def emptied(self) -> LinearLearner:
+        return replace(super().emptied(), **{name: getattr(self, name) for name in ("chosen", "deviation", "explored")})
 
     @property
     def _start(self) -> Array:
@@ -201,8 +192,7 @@ class LearnedLinear(LinearLearner):
 
         lost = self.count * np.log(variance(RIDGES)) + np.log(values + RIDGES[:, None]).sum(axis=1)
         lost += (self.count - len(values)) * np.log(RIDGES)
-        share = np.exp((lost.min() - lost) / 2)
-        ridge = float(np.exp(share @ np.log(RIDGES) / share.sum()))
+        ridge = likely_ridge(lost / 2)
         return ridge, math.sqrt(spread * ridge * float(variance(np.array([ridge]))[0]))
 
     def _with_ridge(self, ridge: float) -> LearnedLinear:
