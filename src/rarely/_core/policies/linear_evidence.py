@@ -3,7 +3,8 @@
     r = o + x·θ + ε      θ ~ N(0, s²I)      ε ~ N(0, s²λ)
 
 λ, in mean squared lengths of contexts, is averaged over a grid by the likelihood of the rewards so far, as in
-`rarely._core.policies.evidence`, and s² is in closed form. With the eigenvalues a of XᵀX and the squared projections q of the rewards on XᵀX's image,
+`rarely._core.policies.evidence`, and s² is in closed form. With the eigenvalues a of XᵀX and the squared projections q
+of the rewards on XᵀX's image,
 
     −2 log p = n log s² + Σ log(a + λ) + (n − rank) log λ      s² = (Σ q/(a + λ) + (rᵀr − Σq)/λ + 1)/(n + 1)
 
