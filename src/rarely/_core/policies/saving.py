@@ -140,7 +140,7 @@ def restored_state(
     generator = generator_from(saved.value("generator"))
     state = PolicyState(
         current,
-        new.clock.restored(saved),
+        new.clock.restored(saved, history.rounds),
         history,
         RandomPlace(generator.bit_generator.state),
         new.reader.restored(saved.inner("reader")),

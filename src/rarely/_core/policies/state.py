@@ -202,11 +202,13 @@ class BatchClock:
         # No end in sight is not an endless batch: a trial of 300 rounds may be over with its last update.
         return 0 if expected >= NEVER // 2 else expected
 
-    def restored(self, saved: Fields) -> BatchClock:
-        """Return the saved clock; this one has not started."""
+    def restored(self, saved: Fields, rounds: int) -> BatchClock:
+        """Return the clock that was saved after so many rounds; this one has not started."""
         extra = saved.whole("extra_versions")
         budget = self.budget.extended(extra) if extra else self.budget
-        version, due, base = saved.whole("version"), saved.whole("due_round"), saved.whole("base_round")
+        version, base = saved.whole("version"), saved.whole("base_round")
+        # A file may tell that the batch has ended, and not when: as late as can be, then.
+        due = saved.whole("due_round") if "due_round" in saved else rounds * saved.flag("due")
         return BatchClock(budget, version, due, base, saved.number("base_log_det"), self.rescues)
 
 
