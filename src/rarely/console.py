@@ -15,8 +15,10 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any, Self, TypeVar
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Self, TypeVar, cast
 
 import typer
 from rich.console import Console
@@ -38,7 +40,7 @@ error_console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.i
 
 IMPORTED: list[Any] = []
 """The models that --import MODULE:NAME of the running command names, as `rarely.load` takes them."""
-Command = TypeVar("Command", bound=Callable[..., None])
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def import_modules(names: list[str] | None) -> None:
@@ -103,16 +105,45 @@ class Group(typer.Typer):
                 pass
 
     def add(self, name: str, *examples: str) -> Callable[[Command], Command]:
-        """Add a command; an example has its arguments, and after a dash a remark."""
+        """Add a command, which prints what it returns; an example has its arguments, and after a dash a remark."""
 
         def decorate(function: Command) -> Command:
+            @self._guard
+            @wraps(function)
+            def command(**options: Any) -> None:
+                if (said := function(**options)) is not None:
+                    console.print(said, markup=False)
+
             lines = [f"{function.__doc__}\n\n**Examples**\n"]
             for example in examples:
                 arguments, dash, remark = example.partition(" — ")
                 lines.append(f"- `rarely {self.info.name} {name} {arguments}`{dash}{remark}")
-            return self.command(name, help="\n".join(lines))(self._guard(function))
+            self.command(name, help="\n".join(lines))(command)
+            return function
 
         return decorate
+
+
+def given(**makers: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Give a command's parameter what its maker returns; the command has the maker's parameters in its place."""
+
+    def decorate(function: Command) -> Command:
+        taken = {name: signature(maker, eval_str=True).parameters for name, maker in makers.items()}
+
+        @wraps(function)
+        def command(**options: Any) -> Any:
+            made = {name: makers[name](**{each: options.pop(each) for each in taken[name]}) for name in makers}
+            return function(**made, **options)
+
+        own = signature(function, eval_str=True).parameters
+        parameters = {k: v for name, each in own.items() for k, v in taken.get(name, {name: each}).items()}
+        ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters.values()]
+        shown: Any = command
+        shown.__signature__ = Signature(ordered)
+        shown.__annotations__ = {name: each.annotation for name, each in parameters.items()}
+        return cast(Command, command)
+
+    return decorate
 
 
 guarded = guarded_by("Interrupted. Finished runs are saved; run the same command to resume.")

@@ -16,27 +16,17 @@ from rarely.planning.advice import MAX_HORIZON, Advice, improving
 from rarely.planning.simulate import CANDIDATES
 from rarely.runs.writing import check_folder, make_folder, write_file
 
-Policies = Annotated[
-    list[str] | None,
-    typer.Option(help=f"{', '.join(CANDIDATES)}, or your own as module:name; may be repeated. By default the first."),
-]
+POLICIES = f"{', '.join(CANDIDATES)}, or your own as module:name; may be repeated. By default the first."
 
 
 @guarded_by("Interrupted. What is written so far is an answer, if there are files.")
+@evaluate.with_columns
 def advise_command(
-    context: typer.Context,
     log: Annotated[Path, evaluate.LogFile],
-    arm: evaluate.Arm = None,
-    reward: evaluate.Reward = None,
-    probability: evaluate.Probability = None,
-    features: evaluate.Features = None,
-    ignore: evaluate.Ignore = None,
+    columns: dict[str, Any],
     round_column: evaluate.Round = None,
-    id_column: evaluate.Id = None,
-    time_column: evaluate.Time = None,
-    drop_unknown: evaluate.DropUnknown = False,
-    arms: Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")] = None,
-    policy: Policies = None,
+    arms: evaluate.Arms = None,
+    policy: Annotated[list[str] | None, typer.Option(help=POLICIES)] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Decisions to come; else as many as the log has.")] = None,
     batches: Annotated[int, typer.Option(min=2, help="Versions of a policy, the first included.")] = 20,
     runs: Annotated[int, typer.Option(min=3, help="Simulated runs.")] = 10,
@@ -59,9 +49,8 @@ def advise_command(
     say_loops()
     check_folder(out)
     import_modules([name.partition(":")[0] for name in policy or () if ":" in name])
-    past = evaluate.read_log_file(
-        log, evaluate.columns_named(context.params | {"encode": bool(arm or reward or round_column)})
-    )
+    encoder = "auto" if columns["arm"] or columns["reward"] or round_column else None
+    past = evaluate.read_log_file(log, columns | {"round": round_column, "arm_count": arms, "encoder": encoder})
     if horizon is not None and horizon > MAX_HORIZON:
         console.print(f"simulated at {MAX_HORIZON} of {horizon} rounds")
     made: Advice | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -13,50 +12,62 @@ import typer
 from rich.markup import escape
 
 from rarely import ArmBlocks, FramePolicy, Policy, load
-from rarely.console import console, error_console, guarded_by
+from rarely.console import console, error_console, given, guarded_by
 from rarely.errors import ContextsWarning, InvalidInput
 from rarely.logs import DecisionLog, read_log
 from rarely.offpolicy import evaluate
 from rarely.offpolicy.estimates import Estimator
 
 LogFile = typer.Argument(help="A table (CSV, Parquet, JSON lines), or a log of Vowpal Wabbit or Open Bandit.")
-Features = Annotated[str | None, typer.Option(help="Columns of features, as a,b,c; else all not named otherwise.")]
-Ignore = Annotated[str | None, typer.Option(help="Columns to leave out, as id,time: unknown before the decision.")]
-Arm = Annotated[str | None, typer.Option(help="The column with the chosen arm.")]
-Reward = Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")]
-Probability = Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")]
 Encode = Annotated[bool, typer.Option("--encode", help="Code text, dates and gaps of the features as numbers.")]
 Round = Annotated[str | None, typer.Option("--round", help="The column of rounds, if each arm has its own row.")]
-Id = Annotated[str | None, typer.Option("--id", help="The column that names rounds; repeated rows are dropped.")]
-Time = Annotated[str | None, typer.Option("--time", help="The column of times; rows are put in their order.")]
-DropUnknown = Annotated[bool, typer.Option("--drop-unknown", help="Leave rows without a probability out; counted.")]
-Blocks = Annotated[Path | None, typer.Option(help="JSON of the ArmBlocks that make the policy's contexts of a row.")]
-Range = Annotated[tuple[float, float] | None, typer.Option(help="Where rewards lie, as 0 5; for rare rewards.")]
-COLUMN_OPTIONS = {name: name for name in ("arm", "reward", "probability", "ignore")} | {
-    **{"context": "features", "round": "round_column", "id": "id_column", "time": "time_column", "arm_count": "arms"}
-}
-"""Arguments of `read_log`, and the options that give them."""
+Arms = Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")]
+
+
+def log_columns(
+    arm: Annotated[str | None, typer.Option(help="The column with the chosen arm.")] = None,
+    reward: Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")] = None,
+    probability: Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Columns of features, as a,b,c; else all not named otherwise.")
+    ] = None,
+    ignore: Annotated[
+        str | None, typer.Option(help="Columns to leave out, as id,time: unknown before the decision.")
+    ] = None,
+    id: Annotated[str | None, typer.Option(help="The column that names rounds; repeated rows are dropped.")] = None,
+    time: Annotated[str | None, typer.Option(help="The column of times; rows are put in their order.")] = None,
+    drop_unknown: Annotated[
+        bool, typer.Option("--drop-unknown", help="Leave rows without a probability out; counted.")
+    ] = False,
+) -> dict[str, Any]:
+    """Return the columns that the options of a command name, as `read_log` takes them."""
+    lists = {"context": features, "ignore": ignore}
+    columns: dict[str, Any] = {"arm": arm, "reward": reward, "probability": probability, "id": id, "time": time}
+    columns |= {
+        name: text if text is None else [each.strip() for each in text.split(",")] for name, text in lists.items()
+    }
+    return columns | {"drop_unknown": drop_unknown or None}
+
+
+with_columns = given(columns=log_columns)
 
 
 @guarded_by("Interrupted. Nothing was written.")
+@with_columns
 def evaluate_command(
-    context: typer.Context,
     log: Annotated[Path, LogFile],
-    arm: Arm = None,
-    reward: Reward = None,
-    probability: Probability = None,
-    features: Features = None,
-    ignore: Ignore = None,
+    columns: dict[str, Any],
     encode: Encode = False,
-    id_column: Id = None,
-    time_column: Time = None,
-    drop_unknown: DropUnknown = False,
-    arms: Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")] = None,
+    arms: Arms = None,
     policy: Annotated[Path | None, typer.Option(help="A saved policy to judge as well.")] = None,
-    blocks: Blocks = None,
+    blocks: Annotated[
+        Path | None, typer.Option(help="JSON of the ArmBlocks that make the policy's contexts of a row.")
+    ] = None,
     estimator: Annotated[Estimator | None, typer.Option(help="By default all three.")] = None,
     level: Annotated[float, typer.Option(help="How often an interval is to hold the truth.")] = 0.95,
-    reward_range: Range = None,
+    reward_range: Annotated[
+        tuple[float, float] | None, typer.Option(help="Where rewards lie, as 0 5; for rare rewards.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Estimate from a log what each arm, all arms alike, the log's own rule and a saved policy would have earned.
@@ -72,10 +83,9 @@ def evaluate_command(
     - `rarely evaluate log.csv --arm page --reward read --probability p --policy policy.rarely --blocks arms.json`
     - `rarely evaluate decisions.dsjson` — a log of Vowpal Wabbit; `obd/random/all/all.csv` of Open Bandit
     """
-    columns, judged = columns_named(context.params), None if policy is None else load(policy)
-    if isinstance(judged, FramePolicy):
-        columns["encoder"] = judged.users
-    read = past = read_log_file(log, columns, quiet=as_json)
+    judged = None if policy is None else load(policy)
+    encoder = judged.users if isinstance(judged, FramePolicy) else "auto" if encode else None
+    read = past = read_log_file(log, columns | {"arm_count": arms, "encoder": encoder}, quiet=as_json)
     if blocks is not None:
         try:
             described = json.loads(blocks.read_text(encoding="utf-8"))
@@ -94,16 +104,6 @@ def evaluate_command(
         typer.echo(json.dumps({"rounds": len(past), "remarks": remarks, "estimates": made.describe()}))
     else:
         console.print(str(made), markup=False)
-
-
-def columns_named(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns that the options of a command name, as `read_log` takes them."""
-    columns: dict[str, Any] = {name: options.get(option) for name, option in COLUMN_OPTIONS.items()}
-    for name in ("context", "ignore"):
-        if columns[name] is not None:
-            columns[name] = [each.strip() for each in columns[name].split(",")]
-    known = {"encoder": "auto" if options["encode"] else None, "drop_unknown": options.get("drop_unknown") or None}
-    return columns | known
 
 
 def read_log_file(path: Path, columns: dict[str, Any], *, quiet: bool = False) -> DecisionLog:

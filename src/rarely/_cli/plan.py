@@ -37,22 +37,16 @@ TrialOption = Annotated[
 
 
 @guarded_by("Interrupted. What is written so far is a plan, if there are files.")
+@evaluate.with_columns
 def plan_command(
     context: typer.Context,
+    columns: dict[str, Any],
     log: Annotated[Path | None, evaluate.LogFile] = None,
     world: WorldOption = None,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
     arms: Annotated[int | None, typer.Option(min=1, help="Arms K, where the log does not tell.")] = None,
-    features: evaluate.Features = None,
-    ignore: evaluate.Ignore = None,
     encode: evaluate.Encode = False,
-    arm: evaluate.Arm = None,
-    reward: evaluate.Reward = None,
-    probability: evaluate.Probability = None,
     round_column: evaluate.Round = None,
-    id_column: evaluate.Id = None,
-    time_column: evaluate.Time = None,
-    drop_unknown: evaluate.DropUnknown = False,
     noise: NoiseOption = None,
     policy: PolicyOption = None,
     hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units, if it is to be a network.")] = None,
@@ -93,12 +87,16 @@ def plan_command(
         raise InvalidInput(f"rarely plan needs {', '.join(lacking)}: pip install 'rarely[plan]'.")
     say_loops()
     check_folder(out)
-    made, paths = (_plan_updates if trial is None else _plan_trial)(**context.params | {"log": log, "out": out})
+    made, paths = (_plan_updates if trial is None else _plan_trial)(
+        columns=columns, **context.params | {"log": log, "out": out}
+    )
     console.print(made, markup=False)
     console.print(f"files: {', '.join(escape(str(path)) for path in paths)}")
 
 
-def _plan_updates(horizon: int, batches: str | None, out: Path, **options: Any) -> tuple[str, list[Path]]:
+def _plan_updates(
+    columns: dict[str, Any], horizon: int, batches: str | None, out: Path, **options: Any
+) -> tuple[str, list[Path]]:
     named = {"hidden": options["hidden"], "training": options["steps"], "ridge": options["ridge"]}
     settings = {name: value for name, value in named.items() if value is not None}
     policy = options["policy"] or "default"
@@ -106,8 +104,9 @@ def _plan_updates(horizon: int, batches: str | None, out: Path, **options: Any) 
     Maker(policy, settings)  # refused now rather than after a long file is read
     most = min(horizon, options["max_rounds"]) - 1
     counts = None if batches is None else whole_numbers("--batches", batches, 2, most)
-    encode = options["encode"] or bool(options["arm"] or options["reward"] or options["round_column"])
-    source = _source(options["log"], options["world"], evaluate.columns_named(options | {"encode": encode}))
+    columns |= {"round": options["round_column"], "arm_count": options["arms"]}
+    coded = options["encode"] or columns["arm"] or columns["reward"] or columns["round"]
+    source = _source(options["log"], options["world"], columns | {"encoder": "auto" if coded else None})
     from rarely.planning.report import write_plan
 
     paths: list[Path] = []

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from rarely import load
-from rarely.console import IMPORTED, Group, console, error_console
+from rarely.console import IMPORTED, Command, Group, console, error_console, given
 from rarely.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from rarely.study import Study
+from rarely.logs.tables import columns_of, open_table
+from rarely.study import Study
+from rarely.study.flags import as_text, weights_by_leaf
+from rarely.study.settings import arguments_of, parse_json
+from rarely.study.versions import UNLIMITED
 
 STOPPED = "Interrupted. Everything that was answered is on record."
 study_app = Group(
@@ -25,6 +29,7 @@ study_app = Group(
     imports=True,
 )
 NewFile = Annotated[Path, typer.Argument(help="A new file.")]
+Named = Annotated[str, typer.Option("--name", "-n", help="The name of the study.")]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="The name of the study, if there are several.")]
 Actor = Annotated[str, typer.Option(help="Who does it; recorded.")]
 Reason = Annotated[str, typer.Option(help="Why; recorded.")]
@@ -44,11 +49,22 @@ Storage = Annotated[
 ]
 
 
-def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
-    """Open the study of a command."""
-    from rarely.study import Study
+def on_study(name: str, *examples: str, lazy: bool = False) -> Callable[[Command], Command]:
+    """Add a command that is given an open study, and that takes its storage and its name."""
 
-    return Study.open(storage, name, lazy=lazy, model=IMPORTED)
+    def opened(storage: Storage, name: Name = None) -> Study:
+        return Study.open(storage, name, lazy=lazy, model=IMPORTED)
+
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def command(study: Study, **options: object) -> object:
+            with study:
+                return function(study, **options)
+
+        study_app.add(name, *examples)(given(study=opened)(command))
+        return function
+
+    return decorate
 
 
 @study_app.add(
@@ -58,7 +74,7 @@ def opened(storage: str, name: str | None, *, lazy: bool = False) -> Study:
 )
 def create_command(
     storage: Storage,
-    name: Annotated[str, typer.Option("--name", "-n", help="The name of the study.")],
+    name: Named,
     file: Annotated[
         Path | None, typer.Option(help="A JSON file that describes policy, arms, rewards and stages.")
     ] = None,
@@ -67,12 +83,8 @@ def create_command(
     ] = None,
     actor: Actor = "",
     reason: Reason = "",
-) -> None:
+) -> str:
     """Create a study; repeating the command changes nothing, if its policy names a seed."""
-    from rarely.study import Study
-    from rarely.study.settings import arguments_of, parse_json
-    from rarely.study.versions import UNLIMITED
-
     if file is None and policy is None:
         raise InvalidInput("give --file, a description with the policy, or --policy, a file of policy.save, or both.")
     try:
@@ -83,64 +95,59 @@ def create_command(
     with Study.create(storage, name, actor=actor, reason=reason, **arguments) as study:
         status = study.status()
     versions = "any number of" if status.budget >= UNLIMITED else f"at most {status.budget}"
-    console.print(escape(f"study {status.name!r}: {status.decisions} decisions, {versions} versions"))
+    return f"study {status.name!r}: {status.decisions} decisions, {versions} versions"
 
 
-@study_app.add("update", "sqlite:///trial.db --actor nightly")
+@on_study("update", "sqlite:///trial.db --actor nightly")
 def update_command(
-    storage: Storage,
+    study: Study,
     force: Annotated[bool, typer.Option(help="Train even if no reward came since the last update.")] = False,
-    name: Name = None,
     actor: Actor = "",
     reason: Reason = "",
-) -> None:
+) -> str:
     """Train the next version on the rewards so far, and publish it."""
-    with opened(storage, name) as study:
-        outcome = study.update(force=force, actor=actor, reason=reason)
-        status = study.status()
+    outcome = study.update(force=force, actor=actor, reason=reason)
+    status = study.status()
     messages = {
         "version": f"version {status.version} decides from now on",
         "candidate": "a candidate awaits approval: rarely study approve, or dismiss",
         "rejected": f"the training was rejected; version {status.version} stays in use",
     }
-    console.print(escape(f"study {status.name!r}: {messages[outcome]}"))
+    return f"study {status.name!r}: {messages[outcome]}"
 
 
-@study_app.add("status", "sqlite:///trial.db", "sqlite:///trial.db >> heads.jsonl — verify --heads compares")
-def status_command(storage: Storage, name: Name = None) -> None:
+@on_study("status", "sqlite:///trial.db", "sqlite:///trial.db >> heads.jsonl — verify --heads compares")
+def status_command(study: Study) -> None:
     """Show the state of a study as JSON, in a pipe as one line."""
-    with opened(storage, name) as study:
-        status = study.status().describe()
+    status = study.status().describe()
     typer.echo(json.dumps(status, ensure_ascii=False, allow_nan=False, indent=2 if console.is_terminal else None))
 
 
-@study_app.add(
+@on_study(
     "verify",
     "sqlite:///trial.db",
     "sqlite:///trial.db --head 5f2c… --seq 1200 — was anything cut off since?",
     "sqlite:///trial.db --heads heads.jsonl — the same for all lines that status wrote there",
+    lazy=True,
 )
 def verify_command(
-    storage: Storage,
+    study: Study,
     head: Annotated[str | None, typer.Option(help="A last hash that status printed earlier.")] = None,
     seq: Annotated[int | None, typer.Option(help="The number of events at that time.")] = None,
     heads: Annotated[Path | None, typer.Option(help="A file of lines that status printed.")] = None,
-    name: Name = None,
-) -> None:
+) -> str:
     """Check the chain of all events, and the rows and snapshots that they name. Exit with code 1 if one is wrong."""
-    with opened(storage, name, lazy=True) as study:
-        checked = study.verify(head, seq, heads=heads)
+    checked = study.verify(head, seq, heads=heads)
     if checked.flaw:
         error_console.print(f"[red]broken:[/red] {escape(checked.flaw)}")
         raise typer.Exit(1)
-    console.print(f"whole: {checked.events} events, last hash {checked.head}")
+    return f"whole: {checked.events} events, last hash {checked.head}"
 
 
-@study_app.add("replay", "sqlite:///trial.db")
-def replay_command(storage: Storage, name: Name = None) -> None:
+@on_study("replay", "sqlite:///trial.db", lazy=True)
+def replay_command(study: Study) -> None:
     """Train every version and make every decision again from the record. Exit with code 1 if one differs."""
-    with opened(storage, name, lazy=True) as study:
-        replay = study.replay()
+    replay = study.replay()
     for training in replay.trainings:
         result = "equal" if training.equal else "another policy"
         place = f", trained with other {' and '.join(training.differs)}" if training.differs else ""
@@ -153,171 +160,136 @@ def replay_command(storage: Storage, name: Name = None) -> None:
         raise typer.Exit(1)
 
 
-@study_app.add("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it")
-def export_command(
-    storage: Storage,
-    out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")],
-    name: Name = None,
-) -> None:
+@on_study("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it", lazy=True)
+def export_command(study: Study, out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")]) -> str:
     """Write decisions with id, time, stage, actor, probabilities and rewards as a table."""
-    with opened(storage, name, lazy=True) as study:
-        written = study.export(out)
-    console.print(escape(f"{written.decisions} decisions, {written.missing} rewards missing: {out}"))
+    written = study.export(out)
+    return f"{written.decisions} decisions, {written.missing} rewards missing: {out}"
 
 
-@study_app.add("flags", "sqlite:///shop.db weights.json --leaves segments.csv — for a feature-flag tool")
+@on_study("flags", "sqlite:///shop.db weights.json --leaves segments.csv — for a feature-flag tool")
 def flags_command(
-    storage: Storage,
+    study: Study,
     out: Annotated[Path, typer.Argument(help="A new file of JSON.")],
-    name: Name = None,
     leaves: Annotated[Path | None, typer.Option(help="A table of the users' columns, a row each; all values.")] = None,
     version: Annotated[int | None, typer.Option(help="The version; that in use.")] = None,
-) -> None:
+) -> str:
     """Write the weights of all arms for each leaf of users, so that a flag tool can serve what was learned."""
-    from rarely.logs.tables import columns_of, open_table
-    from rarely.study.flags import as_text, weights_by_leaf
-
     rows = None
     if leaves is not None:
         table = open_table(leaves)
         columns = columns_of(table.header, [line for _, line in table.lines])
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    with opened(storage, name) as study:
-        weights = weights_by_leaf(study, rows, version)
+    weights = weights_by_leaf(study, rows, version)
     with out.open("x", encoding="utf-8") as file:
         file.write(as_text(weights))
-    console.print(escape(f"{len(weights['leaves'])} leaves of version {weights['version']}: {out}"))
+    return f"{len(weights['leaves'])} leaves of version {weights['version']}: {out}"
 
 
-@study_app.add("backup", "sqlite:///trial.db trial-monday.db")
-def backup_command(storage: Storage, out: NewFile, name: Name = None) -> None:
+@on_study("backup", "sqlite:///trial.db trial-monday.db", lazy=True)
+def backup_command(study: Study, out: NewFile) -> str:
     """Copy the whole database to a new SQLite file, while others decide."""
-    with opened(storage, name, lazy=True) as study:
-        study.backup(out)
-    console.print(escape(f"{out}: use it as sqlite:///{out}"))
+    study.backup(out)
+    return f"{out}: use it as sqlite:///{out}"
 
 
 @study_app.add("restore", "trial-monday.db postgresql://user@host/trials — into an empty database")
-def restore_command(
-    backup: Annotated[Path, typer.Argument(help="A file that backup wrote.")], storage: Storage
-) -> None:
+def restore_command(backup: Annotated[Path, typer.Argument(help="A file that backup wrote.")], storage: Storage) -> str:
     """Copy all studies of a backup into an empty database, after checking them."""
-    from rarely.study import Study
-
-    console.print(escape(f"restored: {', '.join(Study.restore(backup, storage))}"))
+    return f"restored: {', '.join(Study.restore(backup, storage))}"
 
 
 @study_app.add("delete", 'sqlite:///trial.db --name colours --actor ann --reason "the trial is over"')
-def delete_command(
-    storage: Storage,
-    name: Annotated[str, typer.Option("--name", "-n", help="The name of the study.")],
-    actor: Actor,
-    reason: Reason = "",
-) -> None:
+def delete_command(storage: Storage, name: Named, actor: Actor, reason: Reason = "") -> str:
     """Delete a study for good; that it was there, who deleted it and why stays on record."""
-    from rarely.study import Study
-
     events = Study.delete(storage, name, actor=actor, reason=reason)
-    console.print(escape(f"study {name!r} was deleted, with {events} events"))
+    return f"study {name!r} was deleted, with {events} events"
 
 
 @study_app.add("upgrade", "sqlite:///trial.db — what would be done", "sqlite:///trial.db before-upgrade.db")
 def upgrade_command(
     storage: Storage, backup: Annotated[Path | None, typer.Argument(help="A new file for a backup first.")] = None
-) -> None:
+) -> str:
     """Bring a database of an earlier version to this one; without a file for the backup, say what it takes."""
-    from rarely.study import Study
-
-    steps = Study.upgrade(storage, backup)
-    said = [f"{'done' if backup else 'to do'}: {step}" for step in steps] or ["nothing to do"]
-    console.print(escape("\n".join(said)))
+    steps = [f"{'done' if backup else 'to do'}: {step}" for step in Study.upgrade(storage, backup)]
+    return "\n".join(steps or ["nothing to do"])
 
 
-@study_app.add("repair-clock", 'sqlite:///trial.db --actor ann --reason "the clock was five years ahead on Monday"')
-def repair_clock_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
+@on_study("repair-clock", 'sqlite:///trial.db --actor ann --reason "the clock was five years ahead on Monday"')
+def repair_clock_command(study: Study, actor: Actor, reason: Reason = "") -> str:
     """Let the record's time pass again after a run whose clock was wrong, or confirm the clock after a long pause."""
-    with opened(storage, name) as study:
-        offset = study.repair_clock(actor=actor, reason=reason)
-    console.print(f"times of the record are {offset / 1e6:.0f} s ahead of the clock from now on")
+    offset = study.repair_clock(actor=actor, reason=reason)
+    return f"times of the record are {offset / 1e6:.0f} s ahead of the clock from now on"
 
 
-@study_app.add("approve", 'sqlite:///trial.db --actor ann --reason "checked on Monday"')
-def approve_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
+@on_study("approve", 'sqlite:///trial.db --actor ann --reason "checked on Monday"')
+def approve_command(study: Study, actor: Actor, reason: Reason = "") -> str:
     """Publish the version that awaits approval."""
-    with opened(storage, name) as study:
-        number = study.approve(actor=actor, reason=reason)
-    console.print(f"version {number} decides from now on")
+    return f"version {study.approve(actor=actor, reason=reason)} decides from now on"
 
 
-@study_app.add("dismiss", 'sqlite:///trial.db --actor ann --reason "too few rewards"')
-def dismiss_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
+@on_study("dismiss", 'sqlite:///trial.db --actor ann --reason "too few rewards"')
+def dismiss_command(study: Study, actor: Actor, reason: Reason = "") -> str:
     """Drop the version that awaits approval."""
-    with opened(storage, name) as study:
-        study.dismiss(actor=actor, reason=reason)
-    console.print("the candidate was dismissed; the version in use stays")
+    study.dismiss(actor=actor, reason=reason)
+    return "the candidate was dismissed; the version in use stays"
 
 
-@study_app.add("rollback", "sqlite:///trial.db 2 --actor ann --pin — and refuse further updates")
+@on_study("rollback", "sqlite:///trial.db 2 --actor ann --pin — and refuse further updates")
 def rollback_command(
-    storage: Storage,
+    study: Study,
     version: Annotated[int, typer.Argument(help="The number of an earlier version.")],
     pin: Annotated[bool, typer.Option(help="Refuse updates until unpin.")] = False,
     actor: Actor = "",
     reason: Reason = "",
-    name: Name = None,
-) -> None:
+) -> str:
     """Let an earlier version decide again."""
-    with opened(storage, name) as study:
-        study.rollback(version, actor=actor, reason=reason)
-        if pin:
-            study.pin(actor=actor, reason=reason)
-    console.print(f"version {version} decides from now on")
+    study.rollback(version, actor=actor, reason=reason)
+    if pin:
+        study.pin(actor=actor, reason=reason)
+    return f"version {version} decides from now on"
 
 
-@study_app.add("look", 'sqlite:///trial.db --actor ann --reason "for the board of 18 November"')
-def look_command(storage: Storage, actor: Actor, reason: Reason = "", name: Name = None) -> None:
+@on_study("look", 'sqlite:///trial.db --actor ann --reason "for the board of 18 November"')
+def look_command(study: Study, actor: Actor, reason: Reason = "") -> None:
     """Take the next planned look of a trial with what is known now, and record it."""
-    with opened(storage, name) as study:
-        typer.echo(str(study.look(actor=actor, reason=reason)))
+    typer.echo(str(study.look(actor=actor, reason=reason)))
 
 
-@study_app.add(
+@on_study(
     "close",
     'sqlite:///trial.db --arm text --actor ann --approved-by bob --reason "futility at look 2"',
     'sqlite:///trial.db --actor ann --approved-by bob --reason "efficacy" — no further patients at all',
 )
 def close_command(
-    storage: Storage,
+    study: Study,
     actor: Actor,
     approved_by: Annotated[str, typer.Option(help="A second person, who approves it; recorded.")],
     arm: Annotated[str | None, typer.Option(help="The arm that gets no further patients; else none of them.")] = None,
     reason: Reason = "",
-    name: Name = None,
-) -> None:
+) -> str:
     """Close an arm of a trial, or its enrolment: no further patients."""
     signed = {"actor": actor, "approved_by": approved_by, "reason": reason}
-    with opened(storage, name) as study:
-        study.close_enrolment(**signed) if arm is None else study.close_arm(arm, **signed)
-    console.print(escape(f"closed: {arm or 'enrolment'}"))
+    study.close_enrolment(**signed) if arm is None else study.close_arm(arm, **signed)
+    return f"closed: {arm or 'enrolment'}"
 
 
-@study_app.add(
+@on_study(
     "analysis",
     "sqlite:///trial.db",
     "sqlite:///trial.db --out analysis.html — or analysis.md, analysis.json",
     "sqlite:///trial.db --as-of 2026-11-18 — as it was then",
+    lazy=True,
 )
 def analysis_command(
-    storage: Storage,
+    study: Study,
     out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
     as_of: Annotated[str | None, typer.Option(help="As it was on a day, 2026-11-18, or at a moment (UTC).")] = None,
     blinded: Annotated[bool, typer.Option(help="Only what may be seen without knowing arms.")] = False,
     plan: Annotated[Path | None, typer.Option(help="A file for the plan itself: .html or .md.")] = None,
-    name: Name = None,
 ) -> None:
     """Analyse a trial: means, contrasts with the control arm, missing rewards, balance and deviations."""
-    with opened(storage, name, lazy=True) as study:
-        analysis = study.analysis(as_of=as_of)
+    analysis = study.analysis(as_of=as_of)
     if blinded and out is not None:
         raise InvalidInput("--blinded prints a few lines; give no --out with it.")
     if plan is not None:
