@@ -1,8 +1,11 @@
 """The analysis of a trial: arm means and contrasts, stages, missing rewards, balance, and what deviated from the plan.
 
-It reads the record and writes nothing. Looks on record are shown as they were taken, with what later outcomes would
-have made of them; where none was taken, they are computed from what is known. `effects` and `looks` have the
-statistics, `reports` the tables and pages.
+Looks on record are shown as they were taken, with what later outcomes would have made of them; where none was taken,
+they are computed from what is known. `effects` and `looks` have the statistics, `reports` the tables and pages.
+
+What people do in a trial is an event of the record each: looks, arms that are closed, and the end of enrolment. The
+event of a look has the last event that it knows, the share of the planned information that it uses, and of every effect
+the sums, the interval and the boundary. What comes later changes none of it.
 """
 
 from __future__ import annotations
@@ -24,26 +27,14 @@ from rarely.extend.checks import is_whole, shown
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.runs.sealed_json import plain_json
 from rarely.study import effects as statistics
+from rarely.study import looks as planned
 from rarely.study import reports
 from rarely.study.audit import records
 from rarely.study.boundaries import Final
 from rarely.study.effects import Outcomes, Scores, Summary, scores_of
-from rarely.study.errors import InvalidStudy
-from rarely.study.events import Body, Event
-from rarely.study.looks import (
-    EVERYTHING,
-    Cut,
-    Look,
-    Outlook,
-    adjusted,
-    cuts_of,
-    final_of,
-    looks_of,
-    outlook_of,
-    share_of,
-    shown_at,
-    with_overrun,
-)
+from rarely.study.errors import ApprovalNeeded, InvalidStudy
+from rarely.study.events import Body, Event, check_text
+from rarely.study.looks import EVERYTHING, Cut, Look, Outlook
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Session
 from rarely.study.settings import StudySettings, check_part
@@ -57,6 +48,8 @@ TENTHS = 10
 """Parts of the rounds over which the allocation is shown."""
 TIPPING = 1e-3
 """To which a tipping point is found."""
+Arms = tuple[int, ...]
+"""The arm of a mean, or an arm and the one that it is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,9 +305,9 @@ def _flow(
     closed = {event.content["arm"]: event.content["round"] for event in events if event.kind == "close"}
     for arm, name in enumerate(names):
         rewards = outcomes.rewards[outcomes.arms == arm]
-        lacking = int(np.isnan(rewards).sum())
-        plain = float(np.nanmean(rewards)) if lacking < len(rewards) else math.nan
-        yield name, len(rewards), len(rewards) - lacking, lacking, closed.get(arm), plain
+        known = rewards[~np.isnan(rewards)]
+        plain = float(known.mean()) if len(known) else math.nan
+        yield name, len(rewards), len(known), len(rewards) - len(known), closed.get(arm), plain
 
 
 def _acts(events: Sequence[Event], names: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
@@ -386,67 +379,62 @@ class _Trial:
         shut = [event.content["arm"] for event in events if event.kind == "close"]
         self._closed, self.time = {arm for arm in shut if arm is not None}, events[-1].time
         final = looks[-1].fraction >= 1 if looks else len(outcomes.arms) >= plan.rounds
-        self.ended, self._closing = final or None in shut, with_overrun if None in shut else looks_of
+        self.ended, self._closing = final or None in shut, planned.with_overrun if None in shut else planned.looks_of
 
     def effects(self) -> tuple[list[Effect], dict[str, list[Cut]], list[StageEffect]]:
         """Return all effects, the cuts of each, and those of stages and subgroups."""
         effects: list[Effect] = []
-        cuts: dict[str, list[Cut]] = {}
         parts: list[StageEffect] = []
         pairs = _targets(self._names, self._control)
-        scores = {target: scores_of(self._outcomes, self._q, *target) for target in pairs}
-        for target in pairs:
-            cuts[self._name(target)] = self._cuts(target, scores[target])
-        compared = [target for target in pairs if self._registered(target) and target[1] is not None]
-        shown = dict(
-            zip(compared, shown_at([cuts[self._name(target)] for target in compared], self._plan), strict=True)
-        )
-        for target in pairs:
-            alpha = share_of(self._plan, len(compared)) if target in shown else 1 - self._plan.level
-            effect = self._effect(target, scores[target], cuts[self._name(target)], alpha)
-            if target in shown:
-                effect = replace(effect, **self._said(target, effect, shown[target], alpha))
+        scores = {arms: scores_of(self._outcomes, self._q, *arms) for arms in pairs}
+        cuts = {arms: self._cuts(arms, scores[arms]) for arms in pairs}
+        compared = [arms for arms in pairs if len(arms) > 1 and self._registered(arms)]
+        shown = dict(zip(compared, planned.shown_at([cuts[arms] for arms in compared], self._plan), strict=True))
+        for arms in pairs:
+            alpha = planned.share_of(self._plan, len(compared)) if arms in shown else 1 - self._plan.level
+            effect = self._effect(arms, scores[arms], cuts[arms], alpha)
+            if arms in shown:
+                effect = replace(effect, **self._said(arms, effect, shown[arms], alpha))
             effects.append(effect)
-            if target[1] is None or self._names[target[1]] == self._control:
-                parts += self._by_part(target, scores[target], effect)
-        ended = [place for place, effect in enumerate(effects) if effect.final is not None]
-        p_values = [final.p for place in ended if (final := effects[place].final) is not None]
-        for place, p in zip(ended, adjusted(p_values, len(compared), self._plan), strict=True):
+            if len(arms) == 1 or self._names[arms[1]] == self._control:
+                parts += self._by_part(arms, scores[arms], effect)
+        p_values = {place: effect.final.p for place, effect in enumerate(effects) if effect.final is not None}
+        adjusted = planned.adjusted([*p_values.values()], len(compared), self._plan)
+        for place, p in zip(p_values, adjusted, strict=True):
             effects[place] = replace(effects[place], adjusted=p)
-        return effects, cuts, parts
+        return effects, {self._name(arms): each for arms, each in cuts.items()}, parts
 
-    def _name(self, target: tuple[int, int | None]) -> str:
-        return " − ".join(self._names[arm] for arm in target if arm is not None)
+    def _name(self, arms: Arms) -> str:
+        return " − ".join(self._names[arm] for arm in arms)
 
-    def _registered(self, target: tuple[int, int | None]) -> bool:
-        base = target[1]
-        return base is None or (self._settings.control is not None and self._names[base] == self._settings.control)
+    def _registered(self, arms: Arms) -> bool:
+        return len(arms) == 1 or self._names[arms[1]] == self._settings.control
 
-    def _cuts(self, target: tuple[int, int | None], scores: Scores) -> list[Cut]:
+    def _cuts(self, arms: Arms, scores: Scores) -> list[Cut]:
         """Return what was known of an effect at each look: as it was recorded, or as it is now."""
         if not self._looks:
-            return cuts_of(scores, self._plan, len(self._outcomes.arms))
-        name = self._name(target)
+            return planned.cuts_of(scores, self._plan, len(self._outcomes.arms))
+        name = self._name(arms)
         found = [(each, each.rows[name]["summary"] if each.event else scores.until(each.round)) for each in self._looks]
         return [Cut(each.round, each.fraction, read_summary(summary)) for each, summary in found]
 
-    def _effect(self, target: tuple[int, int | None], scores: Scores, cuts: Sequence[Cut], alpha: float) -> Effect:
-        outcomes, names, limit = self._outcomes, self._names, limit_of(self._settings, self._epsilon, *target)
+    def _effect(self, arms: Arms, scores: Scores, cuts: Sequence[Cut], alpha: float) -> Effect:
+        outcomes, names, limit = self._outcomes, self._names, limit_of(self._settings, self._epsilon, arms)
         count, error = len(outcomes.arms), 1 - self._plan.level
-        summary, arms = scores.until(count), [arm for arm in target if arm is not None]
+        summary = scores.until(count)
         span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
         within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
         found = self._closing(cuts, self._plan, alpha, within)
-        looks = self._as_taken(self._name(target), found, scores, within)
-        exact, shift = (-math.inf, math.inf), 0.0 if len(arms) > 1 else within[0]
+        looks = self._as_taken(self._name(arms), found, scores, within)
+        exact, shift = EVERYTHING, 0.0 if len(arms) > 1 else within[0]
         if limit > 0 and math.isfinite(span):
             low, high = statistics.exact_interval(scores.values - shift, span, limit, error)
             exact = cut((low + shift, high + shift), within)
         lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
         now = (float(np.clip(summary.estimate, *within)), summary.rounds)
         always = cut(statistics.anytime(summary, self._plan.rounds, error), within)
-        bound = cut(self._bound(target, looks[-1]) if looks else EVERYTHING, within)
-        title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", self._registered(target))
+        bound = cut(self._bound(arms, looks[-1]) if looks else EVERYTHING, within)
+        title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", self._registered(arms))
         figures = (*title, tuple(looks), *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
         return Effect(*figures, level=1 - alpha, closed=not self._closed.isdisjoint(arms))
 
@@ -456,45 +444,42 @@ class _Trial:
         for place, each in enumerate(self._looks):
             if each.event:
                 row, now = each.rows[name], scores.until(each.round)
-                c = math.inf if row["boundary"] is None else row["boundary"]
-                ends = [math.inf * sign if row[end] is None else row[end] for sign, end in ((-1, "low"), (1, "high"))]
-                estimate = math.nan if row["estimate"] is None else row["estimate"]
-                since = (now.rounds, float(np.clip(now.estimate, *within)), *cut(now.interval(c), within))
-                as_it_was = looks[place]._replace(estimate=estimate, low=ends[0], high=ends[1], boundary=c)
-                shown[place] = as_it_was._replace(event=each.event, later=since)
+                absent = {"estimate": math.nan, "low": -math.inf, "high": math.inf, "boundary": math.inf}
+                said: dict[str, Any] = {
+                    part: other if row[part] is None else row[part] for part, other in absent.items()
+                }
+                ends = cut(now.interval(said["boundary"]), within)
+                later = (now.rounds, float(np.clip(now.estimate, *within)), *ends)
+                shown[place] = looks[place]._replace(**said, event=each.event, later=later)
         return shown
 
-    def _said(self, target: tuple[int, int | None], effect: Effect, shown: int | None, alpha: float) -> dict[str, Any]:
+    def _said(self, arms: Arms, effect: Effect, shown: int | None, alpha: float) -> dict[str, Any]:
         """Return what is said of a registered comparison besides: what it showed, may show, and shows at the end."""
         over = self.ended or effect.closed
         said: dict[str, Any] = {"shown": shown}
-        said["outlook"] = None if over else outlook_of(effect.looks, self._plan, alpha)
-        said["final"] = final_of(effect.looks, alpha) if over else None
+        said["outlook"] = None if over else planned.outlook_of(effect.looks, self._plan, alpha)
+        said["final"] = planned.final_of(effect.looks, alpha) if over else None
         if shown is not None and effect.missing and effect.looks[-1].excludes_zero:
-            said["tipping"] = self._tipping(target, effect.looks[-1])
+            said["tipping"] = self._tipping(arms, effect.looks[-1])
         return said
 
-    def _filled(self, target: tuple[int, int | None], look: Look, share: float, ends: Range) -> Range:
+    def _filled(self, arms: Arms, look: Look, share: float, ends: Range) -> Range:
         """Return a look's interval if missing rewards lay a share of the way from what is expected to given ends."""
-        arm, base = target
-        lacking, chosen = np.isnan(self._outcomes.rewards), self._outcomes.arms
+        rewards, chosen = self._outcomes.rewards, self._outcomes.arms
         expected = self._q[np.arange(len(chosen)), chosen]
-        far = np.where(chosen == arm, ends[0], ends[1])
-        filled = np.where(lacking, expected + share * (far - expected), self._outcomes.rewards)
-        return (
-            scores_of(replace(self._outcomes, rewards=filled), self._q, arm, base)
-            .until(look.round)
-            .interval(look.boundary)
-        )
+        far = np.where(chosen == arms[0], ends[0], ends[1])
+        filled = np.where(np.isnan(rewards), expected + share * (far - expected), rewards)
+        scores = scores_of(replace(self._outcomes, rewards=filled), self._q, *arms)
+        return scores.until(look.round).interval(look.boundary)
 
-    def _bound(self, target: tuple[int, int | None], look: Look) -> Range:
+    def _bound(self, arms: Arms, look: Look) -> Range:
         """Return the interval if every missing reward were the worst and the best for the effect (Manski, 1990)."""
         ends = self._outcomes.within
         if ends is None or not math.isfinite(look.boundary):
             return EVERYTHING
-        return self._filled(target, look, 1.0, ends)[0], self._filled(target, look, 1.0, ends[::-1])[1]
+        return self._filled(arms, look, 1.0, ends)[0], self._filled(arms, look, 1.0, ends[::-1])[1]
 
-    def _tipping(self, target: tuple[int, int | None], look: Look) -> float | None:
+    def _tipping(self, arms: Arms, look: Look) -> float | None:
         """Return the share of the way to the worst at which the look shows nothing any more; None if it always does."""
         ends = self._outcomes.within
         if ends is None:
@@ -502,7 +487,7 @@ class _Trial:
         worst = ends if look.low > 0 else ends[::-1]
 
         def undone(share: float) -> bool:
-            low, high = self._filled(target, look, share, worst)
+            low, high = self._filled(arms, look, share, worst)
             return low <= 0 if look.low > 0 else high >= 0
 
         if not undone(1.0):
@@ -513,9 +498,8 @@ class _Trial:
             low, high = (low, middle) if undone(middle) else (middle, high)
         return high
 
-    def _by_part(self, target: tuple[int, int | None], scores: Scores, effect: Effect) -> Iterator[StageEffect]:
+    def _by_part(self, arms: Arms, scores: Scores, effect: Effect) -> Iterator[StageEffect]:
         """Yield the effect within each stage and each registered subgroup."""
-        arms = [arm for arm in target if arm is not None]
         there, z = self._outcomes.present[:, arms].all(axis=1), deviations(self._plan.level)
         parts = dict(self._parts)
         for name, (column, least, below) in (self._plan.subgroups or {}).items():
@@ -576,25 +560,24 @@ def _check_chances(outcomes: Outcomes, names: Sequence[str]) -> None:
     )
 
 
-def _targets(names: Sequence[str], control: str | None) -> list[tuple[int, int | None]]:
+def _targets(names: Sequence[str], control: str | None) -> list[Arms]:
     """Return the arms, then the pairs: first those with the control arm."""
     arms = range(len(names))
     base = None if control is None else names.index(control)
     pairs = [] if base is None else [(arm, base) for arm in arms if arm != base]
     if len(names) <= MAX_PAIRED:
         pairs += [(arm, other) for other in arms for arm in arms if arm > other and base not in (arm, other)]
-    return [*((arm, None) for arm in arms), *pairs]
+    return [*((arm,) for arm in arms), *pairs]
 
 
-def limit_of(settings: StudySettings, epsilon: float, arm: int, base: int | None) -> float:
-    """Return the minimal probability of both arms that stages and exploration guarantee; 0 if none."""
+def limit_of(settings: StudySettings, epsilon: float, arms: Arms) -> float:
+    """Return the minimal probability of all of these arms that stages and exploration guarantee; 0 if none."""
     names, least = settings.arms or (), 1.0
     for stage in settings.stages:
         limits = stage.limits(names)
         each = [limits] * len(names) if isinstance(limits, float) else list(limits)
         share = (1 - min(sum(each), 1.0)) * epsilon / len(names)
-        here = 1 / len(names) if stage.burn_in else min(each[k] + share for k in (arm, base) if k is not None)
-        least = min(least, here)
+        least = min(least, 1 / len(names) if stage.burn_in else min(each[arm] + share for arm in arms))
     return least
 
 
@@ -605,11 +588,9 @@ def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) 
     columns, rows = _columns(outcomes, names, shared=settings.shared > 0), []
     n = len(outcomes.arms)
     inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms]
-    for arm, other in _targets(names, settings.control):
-        if other is None:
-            continue
-        both = outcomes.present[:, [arm, other]].all(axis=1)
-        pair = [np.flatnonzero(both & (outcomes.arms == each)) for each in (arm, other)]
+    for arms in _targets(names, settings.control)[len(names) :]:
+        both = outcomes.present[:, arms].all(axis=1)
+        pair = [np.flatnonzero(both & (outcomes.arms == each)) for each in arms]
         if min(map(len, pair)) < 2:
             continue
         chance = deviations(0.95) * math.sqrt(sum(1 / effective(inverse[each]) for each in pair))
@@ -617,7 +598,9 @@ def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) 
             spread = float(x.std())
             raw = float(x[pair[0]].mean() - x[pair[1]].mean()) / spread
             means = [float(np.average(x[each], weights=inverse[each])) for each in pair]
-            rows.append(Imbalance(name, f"{names[arm]} − {names[other]}", raw, (means[0] - means[1]) / spread, chance))
+            rows.append(
+                Imbalance(name, " − ".join(names[arm] for arm in arms), raw, (means[0] - means[1]) / spread, chance)
+            )
     return sorted(rows, key=lambda row: -abs(row.weighted))
 
 
@@ -771,3 +754,69 @@ def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Ite
             f"{len(wrong)} covariates differ between arms by more than chance explains, most {worst.covariate} of "
             f"{worst.arms} by {worst.weighted:.2f} standard deviations: check that answers were followed."
         )
+
+
+# --- what people do
+
+
+def take_look(session: Session, signed: dict[str, str]) -> Analysis:
+    """Record the next planned look, with what is known now; see `Study.look`."""
+    plan = session.settings.plan
+    if plan is None:
+        raise InvalidStudy("a look needs a plan: Study.create(plan=AnalysisPlan(…)); `analysis` needs none.")
+    with session.writing():
+        position, last = session.position, session.position.seq
+    taken = [event for event in session.specials() if event.kind == "look"]
+    number = _next_number(plan, taken[-1].content if taken else None, position.rounds, enrolling=position.enrolling)
+    whole = number >= len(plan.at) and position.rounds >= plan.rounds
+    # All error is left to the look after all planned patients: a stop before must not choose where it is spent.
+    fraction = 1.0 if whole else min(analyse(session, as_of=last).rewards / plan.rounds, 1.0)
+    made, cuts = examine(session, last, taking=fraction)
+    rows = {}
+    for effect in (*made.means, *made.contrasts):
+        look, known = effect.looks[-1], [cut.summary.information for cut in cuts[effect.name]]
+        row = {name: getattr(look, name) for name in ("estimate", "low", "high", "boundary")}
+        row |= {"summary": list(cuts[effect.name][-1].summary), "fell": len(known) > 1 and known[-1] < known[-2]}
+        rows[effect.name] = row | ({} if effect.outlook is None else {"outlook": effect.outlook})
+    body: dict[str, Any] = {"number": number, "round": made.decisions, "fraction": fraction, "cut": last}
+    body |= {"final": whole or not position.enrolling, "rewards": made.rewards, "plan": plan.hash, "effects": rows}
+    body |= {"advice": reports.advice_of(made)}
+    with session.writing() as tables:
+        if [event.seq for event in tables.specials() if event.kind == "look"] != [event.seq for event in taken]:
+            raise InvalidStudy("another look was taken at the same time; call again for the next one.")
+        event = session.append(tables, "look", dict(plain_json(body)), **signed)
+    return analyse(session, as_of=event.seq)
+
+
+def _next_number(plan: AnalysisPlan, last: dict[str, Any] | None, decisions: int, *, enrolling: bool) -> int:
+    """Return the number of the look that is due, or refuse one out of order."""
+    before = 0 if last is None else int(last["number"])
+    if last is not None and last["final"]:
+        raise InvalidStudy("the last look was taken; outcomes that came later are shown beside it in the analysis.")
+    due = sum(at <= decisions for at in plan.at)
+    if enrolling and due <= before:
+        raise InvalidStudy(
+            f"look {before + 1} comes after decision {plan.at[before]}, and there are {decisions}: wait for it, or "
+            "close enrolment, after which the final look may be taken."
+        )
+    return max(due, min(before + 1, len(plan.at)))
+
+
+def close(session: Session, arm: str | None, approved_by: str, signed: dict[str, str]) -> None:
+    """Record that an arm, or with None the trial, gets no further patients; see `Study.close_arm`."""
+    names = session.settings.arms or ()
+    if arm is not None and arm not in names:
+        raise InvalidStudy(f"arm must be one of {', '.join(names) or 'the named arms'}; got {shown(arm)}.")
+    if not check_text(approved_by, "approved_by") or approved_by.casefold() == signed["actor"].casefold():
+        raise ApprovalNeeded(
+            f"closing needs a second person: approved_by must name somebody other than {signed['actor']!r}."
+        )
+    with session.writing() as tables:
+        position = session.position
+        index = None if arm is None else names.index(arm)
+        if not position.enrolling or index in position.closed:
+            raise InvalidStudy(f"{'enrolment' if not position.enrolling else arm} is closed already.")
+        if index is not None and len(position.closed) + 1 >= len(names):
+            raise InvalidStudy(f"{arm} is the last open arm; close enrolment instead: study.close_enrolment.")
+        body = {"arm": index, "approved_by": approved_by, "round": position.rounds}
+        session.append(tables, "close", body, **signed)

@@ -16,8 +16,7 @@ from rarely.extend.checks import check_choice, is_whole, shown
 from rarely.extend.provisional import facts_table
 from rarely.logs import DecisionLog
 from rarely.study import audit, versions
-from rarely.study.acts import close, take_look
-from rarely.study.analysis import Analysis, analyse
+from rarely.study.analysis import Analysis, analyse, close, take_look
 from rarely.study.audit import Replay, Status, Verification
 from rarely.study.decision import DecisionRecord, Request, Requests, Slate, read_request, record_of, slot_id
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
