@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-import rarely.service.routes as routes
+import rarely.service.app as routes
 from rarely.study import Study
 from services import serving, until
 from studies import linear

@@ -29,8 +29,7 @@ from rarely import build_info
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend.provisional import native
 
-INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended."""
+INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
 SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_LINES = 3.0, 10.0
 """How often progress is printed where there is no terminal for a bar."""
 

@@ -15,7 +15,7 @@ from rarely import LinTS
 from rarely._core.errors import InvalidInput
 from rarely.service import SCOPES, KeyFile
 from rarely.service.access import is_loopback
-from rarely.service.routes import PUBLIC
+from rarely.service.app import PUBLIC
 from rarely.service.server import configured
 from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from services import serving

@@ -104,7 +104,7 @@ def test_a_full_disk_is_logged_at_once_and_is_not_ready(trial, log):
 def test_little_free_space_is_not_ready(trial, monkeypatch):
     with serving(trial, automatic=False) as service:
         assert service.send("GET", "/health").status == 200
-        monkeypatch.setattr("rarely.service.routes.MIN_FREE", 1 << 62)
+        monkeypatch.setattr("rarely.service.app.MIN_FREE", 1 << 62)
         assert service.send("GET", "/health").content["problems"] == ["the disk is full or gone"]
 
 
@@ -275,8 +275,8 @@ def test_a_full_disk_heals(tmp_path):
 
 
 def test_a_database_that_hangs_is_seen_and_no_request_waits_without_limit(trial, monkeypatch, log):
-    monkeypatch.setattr("rarely.service.routes.STALL", 0.2)
-    monkeypatch.setattr("rarely.service.routes.PROBE_WAIT", 0.3)
+    monkeypatch.setattr("rarely.service.app.STALL", 0.2)
+    monkeypatch.setattr("rarely.service.app.PROBE_WAIT", 0.3)
     with serving(trial, automatic=False, limits=ServiceLimits(patience=0.5)) as service:
         assert service.send("GET", "/health/ready").status == 200
         with service.opened.study._session.storage.lock:  # as a disk that does not answer
@@ -303,14 +303,14 @@ def test_readiness_connects_again_while_nobody_else_asks(postgresql, request, mo
     with serving(storage, automatic=False) as service:
         service.opened.study._session.storage._raw.close()
         assert service.decide(1).status == 503
-        monkeypatch.setattr("rarely.service.routes.STALL", 0.0)
+        monkeypatch.setattr("rarely.service.app.STALL", 0.0)
         until(lambda: service.send("GET", "/health/ready").status == 200)
 
 
 def test_stopped_backends_of_postgresql_are_seen_and_survived(postgresql, request, monkeypatch):
     storage = postgresql.new_schema(request.node.name[5:40])
     Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
-    monkeypatch.setattr("rarely.service.routes.STALL", 0.2)
+    monkeypatch.setattr("rarely.service.app.STALL", 0.2)
     with serving(storage, automatic=False, limits=ServiceLimits(patience=0.5)) as service:
         first = service.decide(1).body
         backend = service.opened.study._session.storage._raw.info.backend_pid

@@ -40,8 +40,7 @@ LAB = {
 }
 """The commands of rarely-lab, which exist without it too, to say what to install."""
 INSTALL_LAB = "it is part of rarely-lab: pip install rarely-lab, or pip install ./lab in a checkout."
-WRONG_USAGE = 2
-"""The exit code of a command that cannot be called as it was."""
+WRONG_USAGE = 2  # the exit code of a command that cannot be called as it was
 STYLE: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_enable": False}
 
 

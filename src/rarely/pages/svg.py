@@ -31,12 +31,9 @@ PALETTE = {
 """After Okabe and Ito, which colour-blind readers can distinguish; the style sheet has lighter ones for dark pages."""
 VARIABLES = {INK: "currentColor", RULE: "var(--line)"} | {value: f"var(--{name})" for name, value in PALETTE.items()}
 """What each colour of a figure becomes inside a page."""
-SERIES = [*(f"var(--{name})" for name in PALETTE), "currentColor"]
-"""Colours of a chart's lines, in order."""
-DECIMALS = 1
-"""Digits of a coordinate: a tenth of a point cannot be seen."""
-MAX_POINTS = 200
-"""Points of a chart's line; longer ones are thinned."""
+SERIES = [*(f"var(--{name})" for name in PALETTE), "currentColor"]  # colours of a chart's lines, in order
+DECIMALS = 1  # digits of a coordinate: a tenth of a point cannot be seen
+MAX_POINTS = 200  # points of a chart's line; longer ones are thinned
 WIDTH, HEIGHT = 400, 220
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34
 _NUMBER = re.compile(r"-?\d+\.\d+")
@@ -96,14 +93,12 @@ def _rounded(number: re.Match[str]) -> str:
 class Chart:
     """Axes with lines and points on them."""
 
-    title: str
-    """What the chart shows, for readers who cannot see it."""
+    title: str  # what the chart shows, for readers who cannot see it
     x: tuple[float, float]
     y: tuple[float, float]
     x_label: str = ""
     marks: list[str] = field(default_factory=list)
-    ticks: Sequence[tuple[float, str]] | None = None
-    """Places and names on the x axis; numbers by default."""
+    ticks: Sequence[tuple[float, str]] | None = None  # places and names on the x axis; numbers by default
 
     def __post_init__(self) -> None:
         self.x, self.y = _nonempty(*self.x), _nonempty(*self.y)

@@ -1,5 +1,6 @@
 """Studies over HTTP: one writer for each study, training in another process, keys with scopes, and a dashboard."""
 
+from rarely.service import personalizer as personalizer  # whose routes are served too
 from rarely.service.access import SCOPES, Key, KeyFile
 from rarely.service.app import create_app
 from rarely.service.server import serve

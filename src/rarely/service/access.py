@@ -44,11 +44,9 @@ analysis, which show arms. blinded: counts of a trial without arms. look: take i
 enrolment, two keys together. admin: versions."""
 PREFIX = "rk"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-DUMMY = "0" * 64
-"""Compared with if there are no keys, so that both cases take the same time."""
+DUMMY = "0" * 64  # compared with if there are no keys, so that both cases take the same time
 REALM = 'realm="rarely"'
-BURST = 1.0
-"""Seconds' worth of its rate that a key may use at once."""
+BURST = 1.0  # seconds' worth of its rate that a key may use at once
 LOG = logging.getLogger("rarely.service")
 
 

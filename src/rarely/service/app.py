@@ -1,44 +1,437 @@
-"""The service as an ASGI application, and its description for programs."""
+"""The service as an ASGI application: its routes, the pages for people, and its description for programs."""
 
 from __future__ import annotations
 
 import asyncio
+import glob
+import hmac
+import json
 import logging
+import os
 import re
 import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from functools import partial
 from inspect import getdoc
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-from pydantic import TypeAdapter
+import numpy as np
+from pydantic import BaseModel, TypeAdapter
+from starlette import responses
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
 from rarely import __version__
 from rarely.errors import RarelyError
-from rarely.service import personalizer as personalizer  # whose routes are served too
-from rarely.service.access import KeyFile, caller_of
-from rarely.service.bodies import MEDIA, ProblemBody, Refusal, media_of, read_body, response_of
-from rarely.service.opened import OpenedStudies
-from rarely.service.routes import PUBLIC, ROUTES, Api, Handler
-from rarely.service.writer import ServiceLimits
+from rarely.pages.page import render
+from rarely.service import bodies
+from rarely.service.access import Key, KeyFile, caller_of, name_of
+from rarely.service.bodies import Refusal, response_of
+from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
+from rarely.service.opened import OpenedStudies, OpenedStudy
+from rarely.service.writer import Call, ServiceLimits
+from rarely.study import (
+    Answer,
+    BrokenStudy,
+    InvalidStudy,
+    Receipt,
+    Request,
+    Status,
+    Study,
+    Tell,
+    UnknownStudy,
+    Verification,
+)
+from rarely.study.reports import html_of
 from rarely.study.storage.postgresql import without_password
+from rarely.study.versions import UNLIMITED
 
 LOG, REQUESTS = logging.getLogger("rarely.service"), logging.getLogger("rarely.requests")
-LASTING = ("verify", "backup", "export")
-"""Routes whose answer may take as long as the record is."""
-REPEATABLE = ("decide", "reward")
-"""Routes whose requests have an id; the writer logs why it refused them."""
+LASTING = ("verify", "backup", "export")  # routes whose answer may take as long as the record is
+REPEATABLE = ("decide", "reward")  # routes whose requests have an id; the writer logs why it refused them
 MEDIA_TYPES = {
     "metrics": "text/plain", "blinded": "text/plain", "openapi": "application/json", "schema": "application/json",
     "backup": "application/octet-stream", "export": "text/csv",
 }  # fmt: skip
+
+
+PUBLIC = ""  # the scope of a route that needs no key
+STUDY = "/v1/studies/{name}"
+STALL = 5.0
+"""Seconds without an answer of the database, or since it refused to write, in which the service is not ready."""
+PROBE_WAIT = 0.8  # seconds that a probe of readiness waits for the database; Kubernetes waits for one second
+MIN_FREE = 64 << 20  # free bytes below which the disk of an SQLite file counts as full
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""A page loads nothing and runs no script."""
+TEMPORARY = "rarely-backup-"  # how folders begin in which a backup is written; the number of the process follows
+Step = Callable[..., Any]
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def as_json(value: Any, status: int = 200) -> Response:
+    """Return a JSON response."""
+    return Response(_encode(value), status, media_type="application/json")
+
+
+class Handler(NamedTuple):
+    """A route of the service; the handler of a study's route is given the study, and what the request brings."""
+
+    method: str
+    path: str
+    scope: str
+    handler: Callable[..., Awaitable[Response]]
+    takes: tuple[type[BaseModel], ...]  # models of the body, the one of a single request first
+    gives: tuple[type[Any], ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the route in logs and metrics."""
+        return self.handler.__name__
+
+
+ROUTES: list[Handler] = []  # all routes; `/openapi.json` has the scope of each as its security
+
+
+def route(
+    scope: str,
+    takes: tuple[type[BaseModel], ...] = (),
+    gives: tuple[type[Any], ...] = (),
+    *,
+    path: str = "",
+    method: str = "",
+) -> Callable[[Callable[..., Awaitable[Response]]], Any]:
+    """Add a method of `Api` to the routes, of a study by its name unless a path is given, and POST if it has a body."""
+
+    def add(handler: Callable[..., Awaitable[Response]]) -> Any:
+        where = path or f"{STUDY}/{handler.__name__.replace('_', '-')}"
+        ROUTES.append(Handler(method or ("POST" if takes else "GET"), where, scope, handler, takes, gives))
+        return handler
+
+    return add
+
+
+class Api:
+    """The handlers of all routes, over the studies of a service."""
+
+    def __init__(
+        self, studies: OpenedStudies, limits: ServiceLimits, schema: Any, storage: str, keys: KeyFile | None
+    ) -> None:
+        self.studies, self.limits, self._schema, self._storage, self._keys = studies, limits, schema, storage, keys
+        self.meters = Meters(study="")  # of requests that are not about a study
+        self._backup = asyncio.Lock()
+        _remove_abandoned()
+        self._probe: tuple[float, asyncio.Task[bool]] | None = None
+        self._secret = secrets.token_bytes(32)  # of forms, where there are no keys
+
+    def _visible(self, key: Key | None) -> list[OpenedStudy]:
+        return [each for each in self.studies.all() if key is None or key.covers(each.study.name)]
+
+    def _broken(self, key: Key | None) -> list[str]:
+        return [name for name in list(self.studies.broken) if key is None or key.covers(name)]
+
+    async def opened(self, name: str) -> OpenedStudy:
+        opened = self.studies.opened(name)
+        return await run_in_threadpool(self.studies.open, name) if opened is None else opened
+
+    # --- decisions and rewards
+
+    @route("decide", (bodies.DecideRequest, bodies.DecideRequests), (Answer, *bodies.DECIDED))
+    async def decide(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
+        """Decide one request, or many in one commit; each id is decided once."""
+        requests = [self._request(each, name_of(key)) for each in getattr(body, "requests", [body])]
+        return await self._submit(study, requests, "answers" if hasattr(body, "requests") else "")
+
+    @route("reward", (bodies.RewardRequest, bodies.RewardRequests), (Receipt, *bodies.REWARDED))
+    async def reward(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
+        """Record one reward, or many in one commit; repeating it changes nothing."""
+        rewards, by = getattr(body, "rewards", [body]), name_of(key)
+        tells = [Tell(each.id, each.reward, each.key, by, each.arm, each.reason, each.seen) for each in rewards]
+        return await self._submit(study, tells, "receipts" if hasattr(body, "rewards") else "")
+
+    def _request(self, body: bodies.DecideRequest, caller: str) -> Request:
+        contexts = body.asked
+        # By the schema the items of a list are all rows or all numbers.
+        rows = isinstance(contexts, list) and bool(contexts) and isinstance(contexts[0], list)
+        arms = contexts.get("items", contexts) if isinstance(contexts, dict) else contexts
+        if len(arms) > self.limits.arms and (rows or isinstance(contexts, dict)):
+            detail = f"a decision may have at most {self.limits.arms} arms; got {len(arms)}."
+            raise Refusal(422, detail, "InvalidContexts")
+        if rows and len(set(map(len, contexts))) == 1:
+            contexts = np.array(contexts, np.float64)  # the study checks an array faster than lists
+        worth = body.worth.model_dump() if isinstance(body.worth, BaseModel) else body.worth
+        return Request(contexts, body.id, body.available, caller, worth, body.slots, body.user_id)
+
+    async def _submit(self, study: OpenedStudy, calls: Sequence[Call], several: str) -> Response:
+        """Return what became of the calls as a list of that name, or of a single one."""
+        if len(calls) > self.limits.items:
+            raise Refusal(413, f"a request may hold at most {self.limits.items} items; got {len(calls)}.", "TooMany")
+        results = await study.writer.submit(calls)
+        if not several and isinstance(results[0], RarelyError):
+            return bodies.response_of(results[0])
+        said = [bodies.describe(each) if isinstance(each, RarelyError) else each.describe() for each in results]
+        return as_json({several: said} if several else said[0])
+
+    # --- versions
+
+    @route("admin", (bodies.ActivateRequest,), (bodies.OutcomeBody,))
+    async def activate(self, study: OpenedStudy, key: Key | None, body: bodies.ActivateRequest) -> Response:
+        """Change the version in use: train the next one, approve the candidate, or roll back.
+
+        A training continues after the answer (202); `status` says when its version decides.
+        """
+        if body.version == "next":
+            study.trainer.start(force=body.force, actor=name_of(key) or "service", reason=body.reason)
+            return as_json({"outcome": "training", "version": (await run_in_threadpool(study.status)).version}, 202)
+        if body.version == "candidate":
+            return await _do(study, body, key, "version", Study.approve)
+        return await _do(study, body, key, "version", Study.rollback, body.version)
+
+    # --- audits, while others decide
+
+    @route("admin", gives=(Verification,))
+    async def verify(self, study: OpenedStudy, _: Key | None) -> Response:
+        """Check the whole record; `flaw` says what is wrong."""
+        return as_json(asdict(await study.call(Study.verify)))
+
+    @route("admin")
+    async def backup(self, study: OpenedStudy, _: Key | None) -> Response:
+        """Return a copy of the whole database, with all its studies, as an SQLite file."""
+        if self._backup.locked():
+            raise Refusal(429, "a backup is being made.", "Overloaded", headers={"Retry-After": "60"})
+        async with self._backup:
+            folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-")
+            remove, path = partial(shutil.rmtree, folder, ignore_errors=True), os.path.join(folder, "backup.db")
+            try:
+                await study.call(Study.backup, path)
+            except BaseException:
+                remove()
+                raise
+            name = f"{study.study.name}-backup.db"
+            return responses.FileResponse(path, filename=name, background=BackgroundTask(remove))
+
+    @route("admin")
+    async def export(self, study: OpenedStudy, _: Key | None) -> Response:
+        """Return all decisions with id, time, stage, actor, probabilities and rewards as CSV."""
+        parts = study.watched(Study.csv_text)
+        begun = await run_in_threadpool(next, parts, "")  # what refuses it is said before the answer begins
+        name = f'attachment; filename="{quote(study.study.name)}-export.csv"'
+        return responses.StreamingResponse(
+            chain([begun], parts), media_type="text/csv", headers={"Content-Disposition": name}
+        )
+
+    # --- state
+
+    @route("read", gives=(Status,))
+    async def status(self, study: OpenedStudy, _: Key | None) -> Response:
+        """Return the state of the study."""
+        trainer, status = study.trainer, await run_in_threadpool(study.status)
+        return as_json(status.describe() | {"training": trainer.under_way, "training_error": trainer.last_error})
+
+    @route("decide")
+    async def schema(self, study: OpenedStudy, _: Key | None) -> Response:
+        """Return the JSON schema of a request for one decision of this study, by its columns if it has tables."""
+        return as_json(study.study.request_schema())
+
+    @route("read", gives=(bodies.VersionsBody,))
+    async def versions(self, study: OpenedStudy, _: Key | None) -> Response:
+        """Return the published versions: parent, log range, settings, environment and SHA-256."""
+        return as_json({"versions": [version.describe() for version in await study.call(Study.versions)]})
+
+    @route("read", path="/metrics")
+    async def metrics(self, key: Key | None) -> Response:
+        """Return counters, gauges and histograms of the key's studies and of the process, as Prometheus reads them."""
+        problems, free = await self._problems(STALL), free_bytes(self._storage)
+        lines = [line for each in self._visible(key) for line in each.metrics()]
+        lines += [sample("rarely_healthy", 0, study=name) for name in self._broken(key)]
+        lines += [*self.meters.lines(), *process_lines(), sample("rarely_ready", int(not problems))]
+        lines.append(sample("rarely_keys_valid", int(self._keys is None or not self._keys.failure)))
+        lines += [] if free is None else [sample("rarely_storage_free_bytes", free)]
+        return Response(exposition(lines), media_type="text/plain; version=0.0.4")
+
+    @route(PUBLIC, gives=(bodies.HealthBody,), path="/health/live")
+    async def live(self) -> Response:
+        """Return 200 while the process may work: start it again if it does not. Needs no key."""
+        stopped = ["a study works again only in a new process"] * any(each.stopped for each in self.studies.all())
+        return as_json({"status": "failed" if stopped else "ok", "problems": stopped}, 503 if stopped else 200)
+
+    @route(PUBLIC, gives=(bodies.HealthBody,), path="/health")
+    @route(PUBLIC, gives=(bodies.HealthBody,), path="/health/ready")
+    async def ready(self) -> Response:
+        """Return whether all studies can decide; 503 if requests should go elsewhere. Needs no key, names none."""
+        problems = await self._problems(PROBE_WAIT)
+        return as_json({"status": "failed" if problems else "ok", "problems": problems}, 503 if problems else 200)
+
+    async def _problems(self, wait: float) -> list[str]:
+        """Return what keeps the service from deciding, after reading from all databases for at most `wait` seconds.
+
+        One probe runs at a time. It also connects again to a database that came back: while a service is not ready,
+        no other request may come that would.
+        """
+        loop = asyncio.get_running_loop()
+        if self._probe is None or self._probe[1].done():
+            self._probe = (loop.time(), loop.create_task(run_in_threadpool(self._touch)))
+        begun, probe = self._probe
+        await asyncio.wait([probe], timeout=wait)
+        studies, now = self.studies.all(), time.monotonic()
+        stalled = not probe.done() and loop.time() - begun >= STALL
+        free = free_bytes(self._storage)
+        problems = {
+            "studies are being opened": self.studies.starting,
+            "a study cannot decide": bool(self.studies.broken and not studies)
+            or (probe.done() and not probe.result())
+            or any(each.failure or not each.writer.alive for each in studies),
+            f"the database has not answered for {STALL:g} seconds": stalled
+            or any(each.writer.oldest > STALL for each in studies),
+            "the database refused to write": any(0 < each.writer.refused > now - STALL for each in studies),
+            "the disk is full or gone": free is not None and free < MIN_FREE,
+        }
+        return [problem for problem, there in problems.items() if there]
+
+    def _touch(self) -> bool:
+        """Return whether all studies could be read."""
+        studies, read = self.studies.all(), 0
+        for each in studies:
+            with suppress(Exception):
+                with suppress(BrokenStudy, UnknownStudy):  # the others can be served
+                    each.status()
+                read += 1
+        return read == len(studies)
+
+    # --- pages for people
+
+    @route("read", path="/")
+    async def index(self, key: Key | None) -> Response:
+        """Return the page of all studies that the key covers."""
+        names = [name for name in self.studies.opening if key is None or key.covers(name)]
+        broken = [(name, "is being opened; the log says how far it is") for name in names]
+        broken += [(name, "is not served; the log says why") for name in self._broken(key)]
+        statuses = []
+        for each in self._visible(key):
+            try:
+                statuses.append(await run_in_threadpool(each.status))
+            except UnknownStudy:
+                continue  # it was deleted
+            except RarelyError:
+                broken.append((each.study.name, "cannot be read now; the log says why"))
+        return page(render("rarely.service", "index.html", studies=statuses, broken=broken, unlimited=UNLIMITED))
+
+    @route("read", path="/studies/{name}")
+    async def dashboard(self, study: OpenedStudy, key: Key | None) -> Response:
+        """Return the dashboard of a study, with buttons for a key with the scope `admin`."""
+        token = self._token(study, key) if key is None or "admin" in key.scopes else ""
+        return page(await run_in_threadpool(study.page, token))
+
+    @route("admin", (bodies.ActRequest,), path="/studies/{name}/act")
+    async def act(self, study: OpenedStudy, key: Key | None, body: bodies.ActRequest) -> Response:
+        """Do what a button of the dashboard says, and lead back to it."""
+        if not hmac.compare_digest(body.token, self._token(study, key)):
+            raise Refusal(403, "the page is not of this service and key; load it again.", "WrongToken")
+        if body.act == "rollback" and not body.version.isdecimal():
+            raise Refusal(422, f"choose a version to roll back to; got {body.version[:40]!r}.", "InvalidBody")
+        arguments = [int(body.version[:18])] if body.act == "rollback" else []
+        await _do(study, body, key, body.act, getattr(Study, body.act), *arguments)
+        return Response(status_code=303, headers={"Location": f"../{quote(study.study.name)}"})
+
+    def _token(self, study: OpenedStudy, key: Key | None) -> str:
+        """Return what a page of a study holds for the forms of a key: another site knows neither key nor secret."""
+        secret = self._secret if key is None else bytes.fromhex(key.hash)
+        return hmac.new(secret, f"act/{study.study.name}".encode(), "sha256").hexdigest()
+
+    @route("read", path="/studies/{name}/analysis")
+    async def analysis(self, study: OpenedStudy, _: Key | None) -> Response:
+        """Return the analysis of a trial as a page, or why it has none."""
+        return page(await study.call(analysis_of))
+
+    @route("blinded", path="/studies/{name}/blinded")
+    async def blinded(self, study: OpenedStudy, _: Key | None) -> Response:
+        """Return counts, looks and deviations of a trial without arms, for those who must not know them."""
+        text = await study.call(lambda study: study.analysis().blinded())
+        return Response(text, media_type="text/plain", headers=PAGE_HEADERS)
+
+    @route("approve", (bodies.CloseRequest,), (bodies.OutcomeBody,))
+    async def close(self, study: OpenedStudy, key: Key | None, body: bodies.CloseRequest) -> Response:
+        """Give an arm, or the trial, no further patients: the caller and a second person agree, each by a key."""
+        second = None if self._keys is None else self._keys.find(body.approval.get_secret_value())
+        if second is None or "approve" not in second.scopes or not second.covers(study.study.name):
+            detail = "approval must be the key of a second person with the scope 'approve', who covers the study."
+            raise Refusal(403, detail, "ApprovalNeeded")
+        step = partial(Study.close_enrolment if body.arm is None else Study.close_arm, approved_by=second.name)
+        return await _do(study, body, key, "closed", step, *([] if body.arm is None else [body.arm]))
+
+    @route(PUBLIC, path="/openapi.json")
+    async def openapi(self) -> Response:
+        """Return the description of the API for programs."""
+        return as_json(self._schema)
+
+
+async def _do(study: OpenedStudy, body: Any, key: Key | None, outcome: str, step: Step, *arguments: Any) -> Response:
+    """Take a step with the study in another thread, and return its outcome and the version in use."""
+    signed = {"actor": name_of(key) or "service", "reason": body.reason}
+    await study.call(step, *arguments, **signed)
+    version = (await study.call(Study.status)).version
+    said = (outcome, version, signed["actor"], body.reason or "no reason given")
+    LOG.info("study %r: %s, version %d is in use, by %r: %s", study.study.name, *said)
+    return as_json({"outcome": outcome, "version": version})
+
+
+def _step(step: Step, outcome: str, says: str, scope: str = "admin") -> None:
+    """Add the route of a method of a study that takes who does it, and why."""
+
+    async def handler(api: Api, study: OpenedStudy, key: Key | None, body: bodies.SignedRequest) -> Response:
+        return await _do(study, body, key, outcome, step)
+
+    handler.__name__, handler.__doc__ = step.__name__, says
+    route(scope, (bodies.SignedRequest,), (bodies.OutcomeBody,))(handler)
+
+
+_step(Study.dismiss, "dismissed", "Drop the candidate that awaits approval.")
+_step(Study.pin, "pinned", "Keep the version in use: updates are refused until unpin.")
+_step(Study.unpin, "unpinned", "Allow updates again.")
+_step(Study.look, "taken", "Take the next planned look of a trial, and freeze it on record.", "look")
+_step(Study.repair_clock, "repaired", "Let the record's time pass again after a wrong clock, or confirm the clock.")
+
+
+def _remove_abandoned() -> None:
+    """Remove the temporary files of services that have ended."""
+    for folder in glob.glob(os.path.join(tempfile.gettempdir(), f"{TEMPORARY}*-*")):
+        number = folder.rpartition(TEMPORARY)[2].partition("-")[0]
+        ended = os.path.isdir("/proc/self") and not os.path.isdir(f"/proc/{number}")
+        if number.isdecimal() and (ended or int(number) == os.getpid()):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def page(text: str) -> Response:
+    """Return a page as a response."""
+    return Response(text, media_type="text/html", headers=PAGE_HEADERS)
+
+
+def analysis_of(study: Study) -> str:
+    """Return the page of a trial's analysis, or of the reason why it has none."""
+    try:
+        return html_of(study.analysis(), study=study.name, live=True)
+    except InvalidStudy as refusal:
+        return html_of(None, study=study.name, refused=str(refusal), live=True)
+
+
+# --- the application
 
 
 def create_app(
@@ -102,12 +495,14 @@ def create_app(
 
 def _answering(
     api: Api, keys: KeyFile | None, route: Handler, proxies: Sequence[str]
-) -> Callable[[Request], Awaitable[Response]]:
+) -> Callable[[HttpRequest], Awaitable[Response]]:
     name = route.name
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> Response:
         """Return the answer of the route, or why it is refused, within the limit of time; count and log it."""
-        begun, id = time.perf_counter(), _id_of(request)
+        begun, id = time.perf_counter(), request.headers.get("x-request-id", "")
+        if not (id.isascii() and id.isprintable() and 0 < len(id) <= 200):
+            id = secrets.token_hex(8)
         try:
             async with asyncio.timeout(None if name in LASTING else api.limits.patience):
                 response = await _handled(api, keys, route, request)
@@ -134,7 +529,7 @@ def _answering(
     return answer
 
 
-async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Request) -> Response:
+async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: HttpRequest) -> Response:
     """Check the key, read the body and call the handler; the request's state has the study's meters and the key."""
     study = request.path_params.get("name")
     if route.scope == PUBLIC:
@@ -150,7 +545,7 @@ async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Requ
     place = {name: value for name, value in request.path_params.items() if name != "name"}
     if not route.takes:
         return await route.handler(api, opened, key, **place)
-    body = await read_body(request, route.takes, api.limits.body)
+    body = await bodies.read_body(request, route.takes, api.limits.body)
     request.state.decision = getattr(body, "id", None) or ""
     several = getattr(body, "requests", None) or getattr(body, "rewards", None)
     if keys is not None and several:
@@ -158,13 +553,7 @@ async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Requ
     return await route.handler(api, opened, key, body, **place)
 
 
-def _id_of(request: Request) -> str:
-    """Return the id that a caller or proxy gave the request, or a random one."""
-    given = request.headers.get("x-request-id", "")
-    return given if given.isascii() and given.isprintable() and 0 < len(given) <= 200 else secrets.token_hex(8)
-
-
-def _client_of(request: Request, proxies: Sequence[str]) -> str:
+def _client_of(request: HttpRequest, proxies: Sequence[str]) -> str:
     """Return the address of the client: what a trusted proxy reports, from the end on, up to one that is none."""
     address = request.client.host if request.client else ""
     for each in reversed(request.headers.get("x-forwarded-for", "").split(",")):
@@ -174,7 +563,7 @@ def _client_of(request: Request, proxies: Sequence[str]) -> str:
     return address
 
 
-def _log_request(request: Request, status: int, seconds: float, id: str, proxies: Sequence[str]) -> None:
+def _log_request(request: HttpRequest, status: int, seconds: float, id: str, proxies: Sequence[str]) -> None:
     """Log a request, with its path as it was sent; neither its headers nor its body."""
     path = request.scope.get("raw_path", b"").decode("ascii", "replace")
     fields = {"method": request.method, "path": path, "status": status, "milliseconds": round(seconds * 1e3, 2)}
@@ -183,7 +572,7 @@ def _log_request(request: Request, status: int, seconds: float, id: str, proxies
     REQUESTS.info(" ".join(str(value) or "-" for value in fields.values()), extra={"fields": fields})
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
+async def _answer_error(request: HttpRequest, error: Exception) -> Response:
     if isinstance(error, HTTPException):  # of the router, which found no route
         request.app.state.meters.count("rarely_requests_total", route="none", status=str(error.status_code))
         return response_of(Refusal(error.status_code, str(error.detail), headers=dict(error.headers or {})))
@@ -198,7 +587,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 def describe_api() -> dict[str, Any]:
     """Return all routes, and the models of their bodies, as OpenAPI describes them."""
     schemas: dict[str, Any] = {}
-    models = {model for route in ROUTES for model in (*route.takes, *route.gives)} | {ProblemBody}
+    models = {model for route in ROUTES for model in (*route.takes, *route.gives)} | {bodies.ProblemBody}
     for model in sorted(models, key=lambda model: model.__name__):
         schema = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
         schemas |= schema.pop("$defs", {}) | {model.__name__: schema}
@@ -215,7 +604,10 @@ def describe_api() -> dict[str, Any]:
 
 
 def _operation(route: Handler) -> dict[str, Any]:
-    problem = {"description": "Why the request was refused.", "content": {MEDIA: {"schema": _any((ProblemBody,))}}}
+    problem = {
+        "description": "Why the request was refused.",
+        "content": {bodies.MEDIA: {"schema": _any((bodies.ProblemBody,))}},
+    }
     refused = ["404", "405", "422", "503"] + (["401", "403", "421", "429"] if route.scope != PUBLIC else [])
     refused += ["400", "409", "413", "415"] if route.takes else []
     media = "application/json" if route.gives else MEDIA_TYPES.get(route.name, "text/html")
@@ -227,13 +619,13 @@ def _operation(route: Handler) -> dict[str, Any]:
     responses |= {"503": answer} if route.path.startswith("/health") else {}
     name = route.name if route.path != "/health" else "health"
     operation: dict[str, Any] = {"operationId": name, "description": getdoc(route.handler), "responses": responses}
-    text = {"in": "path", "required": True, "schema": {"type": "string"}}
     if places := re.findall(r"{(\w+)}", route.path):
+        text = {"in": "path", "required": True, "schema": {"type": "string"}}
         operation["parameters"] = [{"name": name, **text} for name in places]
     if route.scope != PUBLIC:
         operation["security"] = [{"key": [route.scope]}]
     if route.takes:
-        content = {media_of(route.takes): {"schema": _any(route.takes)}}
+        content = {bodies.media_of(route.takes): {"schema": _any(route.takes)}}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 

@@ -30,10 +30,8 @@ from rarely.errors import InvalidInput, RarelyError
 from rarely.study import Answer, PublishedVersion, Receipt, errors
 from rarely.study.settings import parse_json
 
-MAX_ERRORS = 3
-"""Validation errors that an answer lists."""
-MAX_FEATURES = 10_000
-"""Numbers in a context."""
+MAX_ERRORS = 3  # validation errors that an answer lists
+MAX_FEATURES = 10_000  # numbers in a context
 _ADDRESS = re.compile(r"\b(sqlite|postgres(ql)?|memory)://[^\s,;)]+[^\s,;).:]")
 MEDIA, FORM = "application/problem+json", "application/x-www-form-urlencoded"
 _STATUSES: tuple[tuple[int, tuple[type[RarelyError], ...]], ...] = (

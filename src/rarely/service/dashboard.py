@@ -24,24 +24,18 @@ from rarely.study import Status, Study
 from rarely.study.settings import RewardRule
 from rarely.study.versions import UNLIMITED
 
-BINS = 40
-"""Points of a chart over time."""
-SPANS = 400
-"""Spans of time that are kept apart; with more of them, two become one."""
-EVENTS = 20_000
-"""Events that the database sums at a time."""
+BINS = 40  # points of a chart over time
+SPANS = 400  # spans of time that are kept apart; with more of them, two become one
+EVENTS = 20_000  # events that the database sums at a time
 BLOCK, DEVIATIONS = 500, 5.0
 """Rewards that are compared with those before, and by how many standard errors they are lower if it is an alarm."""
-MAX_ARMS = 7
-"""Arms with a colour of their own; the others share the last."""
+MAX_ARMS = 7  # arms with a colour of their own; the others share the last
 SECTIONS = {"helped": "Did it help?", "charts": "Charts", "acts": "What to do", "updates": "Versions"}
 SECTIONS |= {"health": "Health", "quarantine": "Quarantine", "steps": "Latest actions"}
-LATEST = 100
-"""How many rewards in quarantine, and actions of people, are named."""
+LATEST = 100  # how many rewards in quarantine, and actions of people, are named
 TICKS = [60.0 * minutes for minutes in (1, 5, 15, 60, 180, 720, 1440, 2880, 10_080, 43_200, 129_600, 525_600)]
 """Seconds between two marks on an axis of time."""
-NOTHING: Array = np.zeros(5)
-"""Decisions, rewards, their sum and sum of squares, and how many are neither 0 nor 1."""
+NOTHING: Array = np.zeros(5)  # decisions, rewards, their sum and sum of squares, and how many are neither 0 nor 1
 
 
 class Earned:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import Any, TypeVar
 
+from starlette.concurrency import run_in_threadpool
+
 from rarely.errors import NothingToLearn, RarelyError
 from rarely.extend.provisional import ALARM_KINDS as ALARMS
 from rarely.service.bodies import Refusal
@@ -36,24 +38,20 @@ from rarely.study.versions import UNLIMITED
 
 Result = TypeVar("Result")
 LOG = logging.getLogger("rarely.service")
-RECONNECT_PAUSE = 1.0
-"""Seconds between two attempts to connect again."""
-CANDIDATE_EVENTS = 1000
-"""Events after which the candidate is compared with the version in use again."""
-START_WAIT = 1.0
-"""Seconds after which a service that is still opening its studies answers: it is alive, and not ready."""
+RECONNECT_PAUSE = 1.0  # seconds between two attempts to connect again
+CANDIDATE_EVENTS = 1000  # events after which the candidate is compared with the version in use again
+START_WAIT = 1.0  # seconds after which a service that is still opening its studies answers: it is alive, and not ready
 STATUS_LIFETIME = 1.0
 """Seconds for which a status is reused: several monitors may ask, and each status counts all rewards."""
 EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
 """Reasons not to train now that are not failures."""
-KILL_TIMEOUT = 60.0
-"""Seconds that a stopping service waits for a killed training process to end."""
+KILL_TIMEOUT = 60.0  # seconds that a stopping service waits for a killed training process to end
 POLL, PATIENCE = 0.5, 60.0
 """Seconds between two checks of the schedule, and from an unsuccessful training to the next automatic one."""
 PUBLISH_PAUSE, PUBLISH_PATIENCE = 0.5, 3600.0
 """Seconds between two attempts to publish while the database is away, and after which it is given up."""
-Watched = Callable[[Callable[[], Any]], Any]
-"""Runs a call of the study, and connects again if that is possible; see `OpenedStudy.watched`."""
+Watched = Callable[..., Any]
+"""Does some work with the study, and connects again if that is possible; see `OpenedStudy.watched`."""
 COMMAND = "from rarely.study.versions import train_process; train_process(%d)"
 
 
@@ -70,8 +68,7 @@ class Trainer:
         self.under_way = False
         self.outcomes: dict[str, int] = {}
         self.last_error = ""
-        self.seconds = 0.0
-        """Duration of the last training."""
+        self.seconds = 0.0  # duration of the last training
         self._thread = threading.Thread(target=self._run, name="rarely-trainer", daemon=True)
         self._thread.start()
 
@@ -114,7 +111,7 @@ class Trainer:
         LOG.info("training of study %r for %r: %s", study.name, wanted["actor"], wanted["reason"] or "no reason given")
         try:
             outcome = self._update(**wanted)
-            status = self._watched(lambda: study.status())
+            status = self._watched(Study.status)
             LOG.info("training of study %r: %s; version %d is in use", study.name, outcome, status.version)
         except EXPECTED as error:
             outcome, self.last_error = "not now", str(error)
@@ -133,20 +130,20 @@ class Trainer:
     def _update(self, *, force: bool = False, actor: str, reason: str) -> str:
         begun = time.monotonic()
         study = self._study
-        job = self._watched(lambda: study.begin_update(force=force, actor=actor, reason=reason))
+        job = self._watched(Study.begin_update, force=force, actor=actor, reason=reason)
         try:
             with study.renewed(job):
                 trained = self._elsewhere(job)
                 while True:
                     try:
-                        return str(self._watched(lambda: study.finish_update(trained, actor=actor, reason=reason)))
+                        return str(self._watched(Study.finish_update, trained, actor=actor, reason=reason))
                     except StudyFailed:  # the connection was lost: what was trained is published when it is back
                         if self._closing or time.monotonic() > begun + PUBLISH_PATIENCE:
                             raise
                         time.sleep(PUBLISH_PAUSE)
         except BaseException:
             with suppress(StudyFailed):
-                self._watched(lambda: study.give_up_update(job))
+                self._watched(Study.give_up_update, job)
             raise
 
     def _elsewhere(self, job: Job) -> Trained:
@@ -186,24 +183,22 @@ class OpenedStudy:
     def __init__(self, study: Study, limits: ServiceLimits, *, automatic: bool, reconnects: bool = False) -> None:
         self.study, self.meters, self._reconnects = study, Meters(study=study.name), reconnects
         self._tried, self._mending = 0.0, threading.Lock()
-        self.failure = ""
-        """Why it does no more work; "" if it works."""
-        self.damage = ""
-        """What is damaged, if the record is: others are served."""
+        self.failure = ""  # why it does no more work; "" if it works
+        self.damage = ""  # what is damaged, if the record is: others are served
         self.deleted = False
-        self.writer = Writer(lambda calls: self.watched(lambda: answer_many(self.study, calls)), limits, self.meters)
+        self.writer = Writer(lambda calls: self.watched(answer_many, calls), limits, self.meters)
         self.trainer = Trainer(study, self.watched, automatic=automatic)
         self.earned = Earned(study.settings.rewards)
         self._candidate: tuple[int | None, int, str] = (None, 0, "")
         self._status: tuple[float, Status] | None = None
         self._lock = threading.Lock()
 
-    def watched(self, work: Callable[[], Result]) -> Result:
+    def watched(self, work: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
         """Do some work with the study; after an unconfirmed commit, refuse all further work."""
         if self.failure and not self._mended():
             raise StudyFailed(self.failure)
         try:
-            return work()
+            return work(self.study, *arguments, **options)
         except BrokenStudy as error:
             if not self.damage:
                 LOG.error("study %r is damaged: %s", self.study.name, error)
@@ -218,6 +213,10 @@ class OpenedStudy:
             LOG.error("study %r does no more work: %s", self.study.name, self.failure)
             self._tried = time.monotonic()
             raise
+
+    async def call(self, work: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
+        """Do some work with the study in another thread."""
+        return await run_in_threadpool(self.watched, work, *arguments, **options)
 
     @property
     def stopped(self) -> bool:
@@ -249,10 +248,10 @@ class OpenedStudy:
         """Return the state of the study, at most a second old."""
         with self._lock:
             if self._status is None or time.monotonic() - self._status[0] > STATUS_LIFETIME:
-                self._status = (time.monotonic(), self.watched(lambda: self.study.status()))
+                self._status = (time.monotonic(), self.watched(Study.status))
                 self.damage = ""
                 with self.earned.lock:
-                    self.watched(lambda: self.earned.follow(self.study, self._status[1].events if self._status else 0))
+                    self.watched(self.earned.follow, self._status[1].events)
             return self._status[1]
 
     def page(self, token: str) -> str:
@@ -260,7 +259,7 @@ class OpenedStudy:
         status, earned, trainer = self.status(), self.earned, self.trainer
         with earned.lock:
             while earned.seq < status.events:
-                self.watched(lambda: earned.follow(self.study, status.events))
+                self.watched(earned.follow, status.events)
         writer = self.failure or f"{self.writer.waiting} waiting"
         training = trainer.last_error or ("in progress" if trainer.under_way else "no problem")
         alive = self.writer.alive and not self.failure
@@ -316,8 +315,7 @@ class OpenedStudies:
     def __init__(self, storage: str, limits: ServiceLimits, models: list[Any], *, automatic: bool) -> None:
         self._storage, self._limits, self._models, self._automatic = storage, limits, models, automatic
         self._opened: dict[str, OpenedStudy] = {}
-        self.broken: dict[str, tuple[float, Exception]] = {}
-        """When and why studies could not be opened."""
+        self.broken: dict[str, tuple[float, Exception]] = {}  # when and why studies could not be opened
         self.opening: set[str] = set()
         self._lock = threading.Lock()
         self._starter: threading.Thread | None = None

@@ -20,9 +20,9 @@ from starlette.responses import Response
 
 from rarely.errors import RarelyError
 from rarely.service.access import Key, name_of
+from rarely.service.app import STUDY, Api, as_json, route
 from rarely.service.bodies import Id, Refusal, RequestBody, response_of
 from rarely.service.opened import OpenedStudy
-from rarely.service.routes import STUDY, Api, as_json, route
 from rarely.study import Request, Tell
 
 BASE = f"{STUDY}/personalizer/v1.0"
@@ -52,7 +52,7 @@ class RankReward(RequestBody):
     value: FiniteFloat
 
 
-@route("POST", f"{BASE}/rank", "decide", (RankRequest,))
+@route("decide", (RankRequest,), path=f"{BASE}/rank")
 async def rank(api: Api, study: OpenedStudy, key: Key | None, body: RankRequest) -> Response:
     """Rank actions as Azure Personalizer does: `rewardActionId` is to be shown, and the event gets its reward."""
     tables = study.study.settings.tables
@@ -89,14 +89,14 @@ async def rank(api: Api, study: OpenedStudy, key: Key | None, body: RankRequest)
     return as_json({"ranking": ranking, "eventId": answer.id, "rewardActionId": names[answer.index]}, 201)
 
 
-@route("POST", f"{BASE}/events/{{event}}/reward", "reward", (RankReward,))
+@route("reward", (RankReward,), path=f"{BASE}/events/{{event}}/reward")
 async def rank_reward(api: Api, study: OpenedStudy, key: Key | None, body: RankReward, event: str) -> Response:
     """Record the reward of an event; repeating it changes nothing."""
     (receipt,) = await study.writer.submit([Tell(event, body.value, None, name_of(key))])
     return response_of(receipt) if isinstance(receipt, RarelyError) else Response(status_code=204)
 
 
-@route("POST", f"{BASE}/events/{{event}}/activate", "decide")
+@route("decide", path=f"{BASE}/events/{{event}}/activate", method="POST")
 async def rank_activate(api: Api, study: OpenedStudy, key: Key | None, event: str) -> Response:
     """Answer that an event is active, as all events are; a study learns from it as soon as it has a reward."""
     await run_in_threadpool(study.study.decision, event)

@@ -29,8 +29,7 @@ SWITCH_INTERVAL = 0.001
 GC_THRESHOLDS = (50_000, 20, 50)
 """With Python's defaults the garbage collector took a tenth of the service's time, to visit objects of requests that
 reference counts free anyway."""
-MAX_CONNECTIONS = 4000
-"""With more connections uvicorn answers 503 without reading the request."""
+MAX_CONNECTIONS = 4000  # with more connections uvicorn answers 503 without reading the request
 LogFormat = Literal["text", "json"]
 TEXT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 OFF: dict[str, Any] = {"log_config": None, "access_log": False, "ws": "none", "server_header": False}

@@ -22,8 +22,7 @@ from rarely.service.metrics import Meters
 from rarely.study import Answer, Receipt, Request, Slate, StudyError, Tell, UnknownStudy
 
 LOG = logging.getLogger("rarely.service")
-LOG_PAUSE = 10.0
-"""Seconds in which the same refusal of the database is logged once."""
+LOG_PAUSE = 10.0  # seconds in which the same refusal of the database is logged once
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,7 @@ class ServiceLimits:
             check_positive(name, getattr(self, name), "seconds")
 
 
-Call = Request | Tell
-"""A request or a reward; its actor is the caller."""
+Call = Request | Tell  # a request or a reward; its actor is the caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +93,7 @@ class Writer:
         self._queue: deque[Ticket] = deque()
         self.waiting, self._closing = 0, False
         self._answering: float | None = None  # since when the oldest request of the group in work has waited
-        self.refused, self.refusal = 0.0, ""
-        """When the database last refused a commit, and why."""
+        self.refused, self.refusal = 0.0, ""  # when the database last refused a commit, and why
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="rarely-writer", daemon=True)
         self._thread.start()

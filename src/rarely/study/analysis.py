@@ -40,16 +40,11 @@ from rarely.study.session import Session
 from rarely.study.settings import StudySettings, check_part
 from rarely.study.tell import OVERRIDE, rewards_to_learn
 
-MAX_PAIRED = 10
-"""Arms up to which every pair is compared; of more, each with the control arm only."""
-IMBALANCE = 0.1
-"""Standardised difference that counts as an imbalance, if chance does not explain it."""
-TENTHS = 10
-"""Parts of the rounds over which the allocation is shown."""
-TIPPING = 1e-3
-"""To which a tipping point is found."""
-Arms = tuple[int, ...]
-"""The arm of a mean, or an arm and the one that it is compared with."""
+MAX_PAIRED = 10  # arms up to which every pair is compared; of more, each with the control arm only
+IMBALANCE = 0.1  # standardised difference that counts as an imbalance, if chance does not explain it
+TENTHS = 10  # parts of the rounds over which the allocation is shown
+TIPPING = 1e-3  # to which a tipping point is found
+Arms = tuple[int, ...]  # the arm of a mean, or an arm and the one that it is compared with
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +223,7 @@ class Recorded(NamedTuple):
     event: int
     round: int
     fraction: float
-    rows: dict[str, dict[str, Any]]
-    """What was found of each effect, by its name."""
+    rows: dict[str, dict[str, Any]]  # what was found of each effect, by its name
 
 
 def analyse(

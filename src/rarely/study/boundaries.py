@@ -34,12 +34,9 @@ from rarely.extend.provisional import distribution
 Spending = Literal["obrien-fleming", "pocock"]
 MIN_PIECES, MAX_PIECES = 12, 400
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
-FURTHEST = 8.0
-"""A boundary that is never crossed in double precision."""
-PRECISION = 1e-7
-"""To which boundaries are solved, in standard deviations."""
-DRIFTS = np.polynomial.hermite_e.hermegauss(24)
-"""Standardised drifts and weights by which predictive power averages."""
+FURTHEST = 8.0  # a boundary that is never crossed in double precision
+PRECISION = 1e-7  # to which boundaries are solved, in standard deviations
+DRIFTS = np.polynomial.hermite_e.hermegauss(24)  # standardised drifts and weights by which predictive power averages
 _normal = NormalDist()
 
 
@@ -61,10 +58,8 @@ class Passage(NamedTuple):
     """A Brownian motion that has stayed between boundaries, just before its variance grows by a step."""
 
     places: Array
-    masses: Array
-    """A Gauss rule's weight times the density of S at each place, under θ = 0."""
-    before: float = 0.0
-    """Its information so far."""
+    masses: Array  # a Gauss rule's weight times the density of S at each place, under θ = 0
+    before: float = 0.0  # its information so far
 
     def tilted(self, drift: ArrayLike) -> Array:
         """Return the masses under each drift."""
@@ -103,8 +98,7 @@ class Passage(NamedTuple):
         return Passage(at, masses, self.before + step)
 
 
-START = Passage(np.zeros(1), np.ones(1))
-"""Before the first look: S is 0."""
+START = Passage(np.zeros(1), np.ones(1))  # before the first look: S is 0
 
 
 def boundaries(errors: Sequence[float], information: Sequence[float]) -> list[float]:
@@ -192,10 +186,8 @@ def predictive_power(efficacy: Sequence[float], information: Sequence[float], pl
 class Final(NamedTuple):
     """What is said at the end of a trial that was looked at, by the order of stages."""
 
-    p: float
-    """Of no difference, two-sided."""
-    median: float
-    """The drift that is as likely exceeded as not."""
+    p: float  # of no difference, two-sided
+    median: float  # the drift that is as likely exceeded as not
     low: float
     high: float
 

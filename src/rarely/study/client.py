@@ -42,17 +42,13 @@ from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule
 from rarely.study.tell import FALLBACK, Receipt, Tell, Tells, read_tell, slots_of
 
-RETRIED = (429, 502, 503, 504)
-"""HTTP statuses after which a request is retried."""
+RETRIED = (429, 502, 503, 504)  # HTTP statuses after which a request is retried
 CALLERS_FAULTS = (400, 409, 413, 415, 422)
 """HTTP statuses of requests that would be refused for ever; after any other one, a reward waits in the spool."""
 AWAY = (ServiceUnavailable, NotDelivered, UnknownStudy)
-MAX_PAUSE = 30.0
-"""Seconds between two attempts, at most."""
-ASKS_PER_REQUEST = 500
-"""Calls of `ask` that are sent in one request."""
-REWARDS_PER_REQUEST = 500
-"""Rewards of the spool that are sent in one request."""
+MAX_PAUSE = 30.0  # seconds between two attempts, at most
+ASKS_PER_REQUEST = 500  # calls of `ask` that are sent in one request
+REWARDS_PER_REQUEST = 500  # rewards of the spool that are sent in one request
 
 
 class Spool:

@@ -35,11 +35,9 @@ ACE = (
     ("20, 21", "limits, bias and for whom results hold", f"Notes; {AUTHORS}"),
     ("24b", "where plan and protocol can be read", "the hashes of plan and first event"),
 )
-NAME = 22
-"""Letters of an arm's name in the drawing."""
+NAME = 22  # letters of an arm's name in the drawing
 WIDTH, ROW, TALL = 400, 50, 38
-COLUMNS = ((4, 196), (214, 84), (312, 84))
-"""Where the boxes of an arm begin, and how wide they are."""
+COLUMNS = ((4, 196), (214, 84), (312, 84))  # where the boxes of an arm begin, and how wide they are
 
 
 def checklist() -> Grid:

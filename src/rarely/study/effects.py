@@ -37,32 +37,23 @@ from rarely.extend.provisional import t_quantile
 from rarely.offpolicy.estimates import Ridge, stages
 from rarely.offpolicy.intervals import Range
 
-MEMORY = 50
-"""Rounds over which the running mean of 1/p forgets."""
-MODEL = Ridge(strength=5.0)
-"""Predicts the rewards of an arm from its earlier rounds."""
+MEMORY = 50  # rounds over which the running mean of 1/p forgets
+MODEL = Ridge(strength=5.0)  # predicts the rewards of an arm from its earlier rounds
 ETA, POWER = 2.0, 1.4
 """η and s of the stitched boundary: epochs grow by η, and the k-th gets a share of α that falls as (k + 1)⁻ˢ."""
-ZETA = 3.105548
-"""ζ(1.4), rounded up: the shares sum to less than α."""
+ZETA = 3.105548  # ζ(1.4), rounded up: the shares sum to less than α
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """The rounds of a trial as columns."""
 
-    covariates: Array
-    """(n, K, c): the context of each arm; zeros where it was not available."""
-    present: BoolArray
-    """(n, K): which arms were available."""
-    arms: IntArray
-    """(n,): the arms that were chosen."""
-    rewards: Array
-    """(n,): NaN where the reward is missing."""
-    chances: Array
-    """(n, K): the probabilities that were drawn from."""
-    within: Range | None = None
-    """The range of rewards, if it is known."""
+    covariates: Array  # (n, K, c): the context of each arm; zeros where it was not available
+    present: BoolArray  # (n, K): which arms were available
+    arms: IntArray  # (n,): the arms that were chosen
+    rewards: Array  # (n,): NaN where the reward is missing
+    chances: Array  # (n, K): the probabilities that were drawn from
+    within: Range | None = None  # the range of rewards, if it is known
 
     def rewarded(self, arms: Sequence[int]) -> IntArray:
         """Return the rounds with a reward in which all of these arms were available."""

@@ -28,8 +28,7 @@ class Exported(NamedTuple):
     """
 
     decisions: int
-    missing: int
-    """Decisions without a reward."""
+    missing: int  # decisions without a reward
 
 
 def parts(session: Session) -> Iterator[tuple[dict[str, Any], Exported]]:

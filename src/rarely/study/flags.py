@@ -18,8 +18,7 @@ from rarely.study.errors import InvalidStudy
 if TYPE_CHECKING:
     from rarely.study.study import Study
 
-WHOLE = 10_000
-"""What weights sum to."""
+WHOLE = 10_000  # what weights sum to
 MOST_LEAVES = 10_000
 
 

@@ -35,8 +35,7 @@ EVERYTHING: Range = (-math.inf, math.inf)
 class Cut(NamedTuple):
     """What was known of an effect at a look."""
 
-    round: int
-    """The decisions that had been made."""
+    round: int  # the decisions that had been made
     fraction: float
     """The share of the planned information: rewards that had come, of the rounds planned; 1 at the last look."""
     summary: Summary

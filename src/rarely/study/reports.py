@@ -15,10 +15,8 @@ from rarely.study.documents import allocation_of, checklist, flow_of
 if TYPE_CHECKING:
     from rarely.study.analysis import Analysis, Effect
 
-FEW = 30
-"""Rounds that a variance must rest on before a normal approximation is trusted without a note."""
-SHOWN = 12
-"""Covariates in the table of balance."""
+FEW = 30  # rounds that a variance must rest on before a normal approximation is trusted without a note
+SHOWN = 12  # covariates in the table of balance
 LATER = "with later outcomes: estimate, interval, rewards"
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
