@@ -194,15 +194,35 @@ class Decision:
     def __getitem__(self, rounds: Any) -> Decision:
         if self.single:
             raise TypeError("a single decision cannot be sliced; select on (n, K, d) gives n of them")
-        arm, version, number = self.arms[rounds], self.versions[rounds], self.rounds[rounds]
-        if np.ndim(arm) == 0:
-            arm, version, number = int(arm), int(version), int(number)
-        chances, lot = self.probabilities[rounds], None if self.held_out is None else np.asarray(self.held_out)[rounds]
-        source = self.source if isinstance(self.source, str) else self.source[rounds]
-        worth = None if self.worth is None else self.worth[rounds]
-        return Decision(
-            *(arm, self.means[rounds], self.bonuses[rounds], version, number, chances, self.life, lot, source, worth),
-            price=None if self.price is None else np.asarray(self.price)[rounds],
-            reason=self.reason if isinstance(self.reason, str) else self.reason[rounds],
-            slate=None if self.slate is None else np.asarray(self.slate)[rounds],
-        )
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _BY_ROUND}
+        for name, value in fields.items():
+            if value is not None and not isinstance(value, str):
+                fields[name] = (value if name == "worth" else np.asarray(value))[rounds]
+        if np.ndim(fields["arm"]) == 0:
+            fields |= {name: int(fields[name]) for name in ("arm", "version", "round")}
+        return Decision(**fields, life=self.life)
+
+    @classmethod
+    def joined(cls, parts: list[Decision], **others: Any) -> Decision:
+        """Return decisions as one, with `others` in place of its fields; all are single, or none is."""
+        single = parts[0].single
+
+        def column(values: list[Any]) -> Any:
+            if all(value is None for value in values):
+                return None
+            if single:
+                return np.array(values)
+            pairs = zip(values, parts, strict=True)
+            return np.concatenate([value if np.ndim(value) else np.repeat(value, len(part)) for value, part in pairs])
+
+        fields = {name: column([getattr(part, name) for part in parts]) for name in _BY_ROUND if name != "worth"}
+        if fields["held_out"] is not None:
+            fields["held_out"] = fields["held_out"].astype(np.bool_)  # None, where no lot had a part in a round
+        if (worth := parts[0].worth) is not None:
+            columns = [column([getattr(part.worth, name) for part in parts]) for name in worth.__slots__]
+            fields["worth"] = type(worth)(*columns)
+        return cls(**(fields | {"life": parts[0].life} | others))
+
+
+_BY_ROUND = [name for name in Decision.__dataclass_fields__ if name != "life"]
+"""Fields of a decision with a value for each round, or one for all."""

@@ -161,6 +161,10 @@ class RoundContexts:
         """Whether an array came with every arm of every round in it."""
         return self.complete and not isinstance(self.given, list) and self.given.shape[1] == self.present.shape[1]
 
+    def worth_of(self, rounds: int) -> Any:
+        """Return the worth of the first rounds, (n, K), or (K,) of one that came without a leading axis."""
+        return None if self.worth is None else self.worth[0 if self.single else slice(rounds)]
+
     def alone(self, i: int) -> RoundContexts:
         """Return one of the rounds, as one that came without a leading axis."""
         worth = None if self.worth is None else self.worth[i : i + 1]

@@ -476,7 +476,7 @@ def decide_within(
     if costs is not None and t - ledger.begun >= 2 * max(1, ledger.solved - ledger.begun):
         after = repriced(after)
     known = price if costs is not None else None
-    return after, replace(decision, worth=worth, price=known, reason=reason)
+    return after, changed(decision, worth=worth, price=known, reason=reason)
 
 
 def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:

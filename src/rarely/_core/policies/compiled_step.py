@@ -30,7 +30,7 @@ from rarely._core.native import in_use, library
 from rarely._core.native.linalg import NO_MEMORY
 from rarely._core.native.loader import StepTask
 from rarely._core.policies.kernel_step import KernelRoom, by_kernels
-from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, LARGE_WORTH, MODEL, NO_MODEL
+from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, LARGE_WORTH, MODEL, NO_MODEL, decision_of
 from rarely._core.policies.state import ArmStats, PolicyState, Version
 from rarely._core.types import Array, Decision
 
@@ -84,7 +84,7 @@ class CompiledStep:
         """What the last round left: if the state still has both, and its shape comes again, nothing is left to do."""
         self._stats: ArmStats | None = None
         self._one: tuple[int, int] | None = None
-        self._mixed = self._draws = False
+        self._mixed = self._draws = self._lots = False
         self._source = NO_MODEL
         self._kernels: Any = None
         self._in_use = False
@@ -117,6 +117,7 @@ class CompiledStep:
         """Copy what stays the same within a version; return whether the version can be decided here at all."""
         learner, covariance, rule = current.learner, current.covariance, current.rule
         self._mixed, self._draws = isinstance(rule, MixedRule), rule.draws
+        self._lots = self._mixed and self._draws
         own = rule.rule if isinstance(rule, MixedRule) else rule
         linear = learner.linear_form if type(covariance) is Primal and covariance.parameters <= PANEL else None
         if not own.compiled or current.override is not None or current.unit != 1:
@@ -199,7 +200,8 @@ class CompiledStep:
         history = history.after_rounds(1, life)
         clock = state.clock.after_round(history.rounds, current.covariance.log_det)
         after = changed(state, current=current, clock=clock, history=history, random=place, arm_stats=stats)
-        decision = self._decision(self._room["scores"][:, 0].copy(), after, life, worth)
+        scores, lot = self._room["scores"].copy(), self._room["held_out"] if self._lots else None
+        decision = decision_of(scores, (task.arm,), after, life, lot, self._source, worth, single=True)
         self._in_use = False
         return after, decision
 
@@ -246,19 +248,6 @@ class CompiledStep:
         room[1] -= taken[1].min()  # see `Worth.cost_apart`
         return Worth(*taken)
 
-    def _decision(self, scores: Array, after: PolicyState, life: str, worth: Worth | None) -> Decision:
-        """Return the decision of the last round alone."""
-        return Decision.of(
-            scores,
-            arm=self._task.arm,
-            version=after.clock.version,
-            round=after.history.rounds,
-            life=life,
-            held_out=bool(self._room["held_out"][0]) if self._mixed and self._draws else None,
-            source=self._source,
-            worth=worth,
-        )
-
     def decide(
         self,
         state: PolicyState,
@@ -273,7 +262,7 @@ class CompiledStep:
         current, clock, stats, history, place = (
             *(state.current, state.clock, state.arm_stats, state.history, state.random),
         )
-        total, (_, arms), version, begin = len(rounds), rounds.present.shape, clock.version, history.rounds
+        total, (_, arms), version = len(rounds), rounds.present.shape, clock.version
         self._one, self._task.version = None, version
         most, start, parts, lots = max(1, AT_ONCE // (arms * self._task.dim)), 0, list[Array](), list[Array]()
         while start < total:
@@ -305,29 +294,17 @@ class CompiledStep:
         most_arms = max(arms, state.most_arms)
         after = changed(state, current=current, clock=clock, history=history, random=place, reader=reader)
         after.__dict__.update(arm_stats=stats, most_arms=most_arms)
+        scores, lot = parts[0], np.concatenate(lots) if self._lots else None
         if rounds.single:
-            decision = self._decision(parts[0][:, 0], after, life, rounds.worth and rounds.worth[0])
+            chosen: Any = (self._task.arm,)
             self._one = (arms, self._task.dim) if rounds.whole else None
         else:
-            decision = self._block(parts, lots, after, rounds, life, begin)
+            scores = scores if len(parts) == 1 else np.concatenate(parts, axis=1)
+            chosen = after.history.arms[-scores.shape[1] :].copy()
+        worth = rounds.worth_of(len(chosen))
+        decision = decision_of(scores, chosen, after, life, lot, self._source, worth, single=rounds.single)
         self._in_use = False
         return after, decision
-
-    def _block(
-        self, parts: list[Array], lots: list[Array], after: PolicyState, rounds: RoundContexts, life: str, begin: int
-    ) -> Decision:
-        """Return the decisions of the rounds since `begin` as one, from what C wrote part by part."""
-        decided = after.history.rounds - begin
-        return Decision.of(
-            parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1),
-            arm=after.history.arms[-decided:].copy(),
-            version=np.full(decided, self._task.version),
-            round=np.arange(begin + 1, begin + decided + 1),
-            life=life,
-            held_out=np.concatenate(lots) if self._mixed and self._draws else None,
-            source=np.broadcast_to(np.array(self._source), (decided,)),
-            worth=None if rounds.worth is None else rounds.worth[:decided],
-        )
 
     def scores(self, state: PolicyState, rounds: RoundContexts) -> Array | None:
         """Return mean, bonus and probability of every arm under the Z in use, (3, n, K); None as `decide` does."""

@@ -187,8 +187,7 @@ class LiveCopy:
     def _decide(self, rounds: RoundContexts, uniforms: Array, reader: ContextReader) -> LiveRound:
         before = replace(state_of(self.policy), history=self._history, arm_stats=ArmStats())
         how: dict[str, Any] = {"life": "", "until_due": False, "draws": GivenNumbers(uniforms, before.random)}
-        with np.errstate(all="ignore"):
-            after, decision = decide(before, rounds, reader, self.policy._factory, self.policy._scratch, **how)
+        after, decision = decide(before, rounds, reader, self.policy._factory, self.policy._scratch, **how)
         part = rounds.part(0, lambda: 1)
         row = int(part.row_of(np.array([decision.arm]))[0])
         return LiveRound(decision, part.rows, part.present[0], row, after.arm_stats, after)

@@ -68,16 +68,7 @@ from rarely._core.policies.monitor import log_update, warn_overdue
 from rarely._core.policies.options import Limits
 from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded, restored_state
 from rarely._core.policies.select import Scores, decide, require_open, scores_of
-from rarely._core.policies.slates import (
-    check_slots,
-    joined,
-    plain_slate,
-    require_arms,
-    same,
-    slate_at_once,
-    slot_rewards,
-    stacked,
-)
+from rarely._core.policies.slates import check_slots, plain_slate, slate_at_once, slot_rewards
 from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
 from rarely._core.policies.update import (
     UpdateJob,
@@ -248,7 +239,7 @@ class Policy(ABC):
         if self._state.ledger is None:
             return np.asarray(self._scores(contexts, mask, chances=True, worth=worth)[2])
         state, who = self._state, check_user(user, self._state.ledger)
-        rounds, ledger = self._read(self._packed(contexts), mask, worth), state.ledger.at(self.round + 1)
+        rounds, ledger = self._read(contexts, mask, worth), state.ledger.at(self.round + 1)
         out = np.zeros(rounds.present.shape)
         for i in range(len(rounds)):
             ready, left, *_ = within_limits(state, rounds.alone(i), who, ledger)
@@ -260,8 +251,7 @@ class Policy(ABC):
         """Return mean and bonus of every arm, and with `chances` its probability: (2 or 3, K) or (2 or 3, n, K)."""
         # In room of its own, because other threads may ask at the same time.
         state, step = self._state, None if self._step is None else CompiledStep()
-        rounds = state.reader.read(self._packed(contexts), mask)
-        rounds = rounds if worth is None else with_worth(rounds, worth)
+        rounds = self._read(contexts, mask, worth)
         steps = step is not None and step.fits(state, rounds, self._factory)
         scores = step.scores(state, rounds) if steps and step is not None else None
         if scores is None:
@@ -312,63 +302,64 @@ class Policy(ABC):
         1
         """
         with self._single_caller():
-            before, step, who = self._state, self._step, None
+            before, step = self._state, self._step
             plain = mask is None and slots is None and user is None and before.ledger is None
-            contexts = contexts if callable(contexts) else self._packed(contexts)
             if plain and step is not None and not until_due:
-                again = step.decide_again(before, contexts, worth, self._scratch, self._life)
+                again = step.decide_again(before, self._packed(contexts), worth, self._scratch, self._life)
                 if again is not None:
                     if again[0].clock.due:
                         warn_overdue(before, again[0])
                     self._state, decision = again
                     return decision
-            if user is not None or before.ledger is not None:
-                who = check_user(user, before.ledger)
-            if slots is None:
-                after, decision = self._decide(contexts, mask, worth, who, until_due=until_due)
-            else:
-                after, decision = self._slates(contexts, mask, worth, check_slots(slots, until_due), who)
+            after, decision = self._decide(contexts, mask, worth, user, slots=slots, until_due=until_due)
             if after.clock.due and not until_due:
                 warn_overdue(before, after)
             self._state = after
         return decision
 
     def _read(self, contexts: Any, mask: Any, worth: Any) -> RoundContexts:
-        rounds, ledger = self._state.reader.read(contexts, mask), self._state.ledger
+        rounds, ledger = self._state.reader.read(self._packed(contexts), mask), self._state.ledger
         return rounds if worth is None else with_worth(rounds, worth, ceiling=ledger is not None)
 
     def _decide(
-        self, contexts: Any, mask: Any, worth: Any, user: Any, *, until_due: bool
+        self, contexts: Any, mask: Any, worth: Any, user: Any, *, slots: int | None = None, until_due: bool = False
     ) -> tuple[PolicyState, Decision]:
-        """Return the state after some rounds, and their decision."""
-        before = self._state
+        """Return the state after some rounds, and their decision: one by one where each changes what is left."""
+        state, who, decisions = self._state, check_user(user, self._state.ledger), list[Decision]()
+        count = None if slots is None else check_slots(slots, until_due)
+
+        def decide_one(before: PolicyState, one: RoundContexts) -> tuple[PolicyState, Decision]:
+            return self._decide_one(before, one, who[len(decisions)] if isinstance(who, list) else who)
+
+        if count is not None and callable(contexts):
+            make: Any = contexts
+            return plain_slate(state, lambda *above: self._read(make(*above), mask, worth), count, decide_one)
         rounds = self._read(contexts, mask, worth)
-        reader = before.reader.after(contexts, rounds)
+        reader = state.reader.after(contexts, rounds)
         if until_due:
-            require_open(before)
-        return self._decided(before, rounds, reader, user, until_due=until_due)
+            require_open(state)
+        if count is None and state.ledger is None:
+            return self._decide_freely(state, rounds, reader, self._step, until_due=until_due)
+        for i in range(len(rounds)):
+            one = rounds.alone(i)
+            if count is None:
+                state, decision = decide_one(state, one)
+            else:
+                at_once = slate_at_once(state, one, self._factory, self._scratch, count, self._life)
+                state, decision = at_once or plain_slate(state, lambda *_, one=one: one, count, decide_one)
+            decisions.append(decision)
+            if until_due and state.clock.due:
+                break
+        return changed(state, reader=reader), decisions[0] if rounds.single else Decision.joined(decisions)
 
-    def _decided(
-        self,
-        before: PolicyState,
-        rounds: RoundContexts,
-        reader: ContextReader,
-        user: Any = None,
-        *,
-        until_due: bool = False,
-    ) -> tuple[PolicyState, Decision]:
-        if before.ledger is not None:
-            return self._decided_within(before, rounds, reader, user, until_due=until_due)
-        return self._decided_freely(before, rounds, reader, self._step, until_due=until_due)
-
-    def _decided_freely(
+    def _decide_freely(
         self,
         before: PolicyState,
         rounds: RoundContexts,
         reader: ContextReader,
         step: CompiledStep | None,
         *,
-        until_due: bool,
+        until_due: bool = False,
     ) -> tuple[PolicyState, Decision]:
         """Return the state after some rounds, and their decision, by the compiled step where it fits."""
         how: Any = {"life": self._life, "until_due": until_due}
@@ -376,54 +367,17 @@ class Policy(ABC):
             done = step.decide(before, rounds, reader, self._scratch, **how)
             if done is not None:
                 return done
-        with np.errstate(all="ignore"):
-            return decide(before, rounds, reader, self._factory, self._scratch, **how)
+        return decide(before, rounds, reader, self._factory, self._scratch, **how)
 
-    def _decided_within(
-        self, state: PolicyState, rounds: RoundContexts, reader: ContextReader, user: Any, *, until_due: bool
-    ) -> tuple[PolicyState, Decision]:
-        """Return the state after rounds under a ceiling or shares, one by one: each changes what is left."""
-        decisions = list[Decision]()
+    def _decide_one(self, state: PolicyState, rounds: RoundContexts, user: str | None) -> tuple[PolicyState, Decision]:
+        """Return the state after a round alone, and its decision, within the ledger where there is one."""
+        if state.ledger is None:
+            return self._decide_freely(state, rounds, state.reader, self._step)
         # The plain way where shares change the rule: a record that is followed, by one rule, then has the same bits.
         step = None if state.ledger.shares.floors or state.ledger.shares.holdout else self._step
-
-        def decide_one(before: PolicyState, one: RoundContexts) -> tuple[PolicyState, Decision]:
-            return self._decided_freely(before, one, reader, step, until_due=False)
-
-        for i in range(len(rounds)):
-            who = user[i] if isinstance(user, list) else user
-            state, decision = decide_within(state, rounds.alone(i), who, decide_one)
-            decisions.append(decision)
-            if until_due and state.clock.due:
-                break
-        return changed(state, reader=reader), decisions[0] if rounds.single else stacked(decisions)
-
-    def _slates(self, contexts: Any, mask: Any, worth: Any, slots: int, user: Any) -> tuple[PolicyState, Decision]:
-        """Return the state after a slate, or after one for each round, and the decisions of all slots."""
-        state = self._state
-
-        def decide_one(state: PolicyState, rounds: RoundContexts) -> tuple[PolicyState, Decision]:
-            return self._decided(state, rounds, state.reader, user)
-
-        if callable(contexts):
-            make: Any = contexts
-            offer = lambda slot, above: self._read(self._packed(make(slot, above)), mask, worth)  # noqa: E731
-            return plain_slate(state, offer, slots, decide_one)
-        slates = list[Decision]()
-        rounds = self._read(contexts, mask, worth)
-        reader = state.reader.after(contexts, rounds)
-        for i in range(len(rounds)):
-            one = rounds.alone(i)
-            require_arms(one, slots)
-            with np.errstate(all="ignore"):
-                found = (
-                    None
-                    if state.ledger is not None
-                    else slate_at_once(state, one, self._factory, self._scratch, slots, self._life)
-                )
-            state, slate = found or plain_slate(state, same(one), slots, decide_one)
-            slates.append(slate)
-        return changed(state, reader=reader), joined(slates)
+        return decide_within(
+            state, rounds, user, lambda before, left: self._decide_freely(before, left, before.reader, step)
+        )
 
     # --- learning
 

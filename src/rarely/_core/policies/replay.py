@@ -14,7 +14,6 @@ import numpy as np
 
 from rarely._core.choice.rules import ArmScores, ChoiceRule, MixedRule
 from rarely._core.growable_array import shallow
-from rarely._core.policies.ceilings import check_user
 from rarely._core.policies.compiled_step import CompiledStep
 from rarely._core.policies.monitor import OVERDUE, say_overdue
 from rarely._core.policies.policy import Policy
@@ -122,8 +121,7 @@ def follow(
         set_rule(policy, Script(arms, rule.draws, ignore_running_bonuses, _is_compiled(rule), rule))
         # Not `select`, which warns of updates that are overdue: these rounds are past.
         with policy._single_caller():
-            who = check_user(user, before.ledger)
-            after, _ = policy._decide(policy._packed(contexts), mask, worth, who, until_due=False)
+            after, _ = policy._decide(contexts, mask, worth, user)
         done = slice(len(before.history), None)
         assessments = np.column_stack([propensities, after.history.means[done], after.history.bonuses[done]])
         # The rows that were just written hold the script's propensities, 1; they are written again.

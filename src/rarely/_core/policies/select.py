@@ -9,7 +9,7 @@ Where bonuses come from the running Z, rounds of a block are still measured toge
     c    (N,)    φᵀZ⁻¹φ' with the feature φ' that the latest round chose
 
 A round adds φ'φ'ᵀ to Z, so later arms are known better:  v ← v − c²/(1 + v'). One solve for all arms reads the factor
-of Z once, where n single rounds would read it n times.
+of Z once, where n single rounds would read it n times. So it is with the slots of a slate, rounds among the same arms.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rarely._core.choice.gaussian_argmax import LARGE_BONUSES
 from rarely._core.choice.random_stream import UniformStream
@@ -35,6 +34,8 @@ from rarely._core.types import Array, BoolArray, Decision, IntArray
 
 MEASURED_TOGETHER = 64
 """Candidates of sequential bonuses that are measured together, however few rounds there have been."""
+MEASURED_BLOCKS = 16
+"""Blocks of candidates whose solved features one measurement of a slate may keep."""
 
 
 MODEL, NO_MODEL = "model", "none"
@@ -112,12 +113,19 @@ class ScoredArms:
         out[~np.isnan(self.means)] = self.per_deviation * features
         return out
 
-    def round(self, i: int, bonuses: Array) -> ScoredArms:
-        """Return round i alone, with these bonuses, (1, K)."""
-        one = slice(i, i + 1)
+    def turn(self, i: int, present: BoolArray, variances: Array) -> ScoredArms:
+        """Return round i alone, of whose arms those `present` are left, with these variances, (K,)."""
+        one, means = slice(i, i + 1), np.where(present, self.means[i], np.nan)[None]
+        bonuses = self.per_deviation * np.sqrt(variances)[None]
         worth = None if self.worth is None else self.worth[one]
-        scale = self.rounding_scale[one]
-        return replace(self, means=self.means[one], bonuses=bonuses, rounding_scale=scale, worth=worth)
+        return replace(self, means=means, bonuses=bonuses, rounding_scale=self.rounding_scale[one], worth=worth)
+
+    def cross(self, row: int, others: slice, current: Version) -> Array:
+        """Return φᵀZ⁻¹φ' of other rows with one of them; those of several blocks are all rows."""
+        if len(self.candidates) == 1:
+            return current.covariance.cross(self.candidates[0][[row]], self.candidates[0][others])
+        one = self.candidates[row // self.block][[row % self.block]]
+        return np.concatenate([current.covariance.cross(one, each) for each in self.candidates])
 
     def chosen(self, rows: IntArray, current: Version) -> Candidates:
         """Return the chosen rows as candidates; those of several blocks are measured again, together."""
@@ -189,31 +197,28 @@ def prepared(current: Version, part: Part) -> Version:
     return current.with_learner(current.learner.prepare_scale(part.rows_until(1)))
 
 
-class Choices(NamedTuple):
-    """The arms of some consecutive rounds, and every arm's variance, bonus and probability when they were chosen."""
-
-    arms: IntArray
-    variances: Array
-    """(n, K), NaN for absent arms."""
-    bonuses: Array
-    probabilities: Array
-    held_out: BoolArray | None = None
-    """(n,): see `rules.held_out`."""
-
-
 class Chosen(NamedTuple):
     """Some consecutive rounds as they were decided."""
 
-    means: Array
-    bonuses: Array
-    probabilities: Array
+    scores: Array
+    """(3, n, K): mean, bonus and probability of every arm."""
+    source: str
     arms: IntArray
+    rows: IntArray
+    """(n,): which of the part's rows were chosen."""
     contexts: Array
     """(n, d): those of the chosen arms."""
+    variances: Array
+    """(n, K), NaN for absent arms."""
     held_out: BoolArray | None
-    known: Array
-    """(n, 3): probability, mean and bonus of the chosen arms."""
-    source: str
+    """(n,): see `rules.held_out`."""
+
+    def first(self, keep: int) -> Chosen:
+        """Return the first rounds alone."""
+        if keep == len(self.arms):
+            return self
+        fields: Any = (None if each is None else each[:keep] for each in self[2:])
+        return Chosen(self.scores[:, :keep], self.source, *fields)
 
 
 def require_open(state: PolicyState) -> None:
@@ -237,13 +242,14 @@ def decide(
     draws: UniformStream | None = None,
 ) -> tuple[PolicyState, Decision]:
     """Return the state after these rounds, and their decision; `generator` is scratch, and `draws` replaces it."""
-    batch = OpenBatch(state, rounds, factory, generator, until_due=until_due, draws=draws)
     done = 0
-    while done < len(rounds):
-        done += batch.play(rounds.part(done, batch.rounds_at_once))
-        if until_due and batch.clock.due:
-            break
-    return batch.finished(reader, life)
+    with np.errstate(all="ignore"):  # what is not finite is refused
+        batch = OpenBatch(state, rounds, factory, generator, until_due=until_due, draws=draws)
+        while done < len(rounds):
+            done += batch.play(rounds.part(done, batch.rounds_at_once))
+            if until_due and batch.clock.due:
+                break
+        return batch.finished(reader, life)
 
 
 class OpenBatch:
@@ -282,78 +288,75 @@ class OpenBatch:
             return most
         return min(most, self.clock.lookahead(self.round, self.current.covariance.log_det))
 
-    def play(self, part: Part) -> int:
-        """Decide the rounds of a part, and return how many: fewer if the batch ends or bonuses would lose digits."""
+    def slots_at_once(self, slots: int) -> int:
+        """Return how many slots of a slate are chosen from one measurement: one, unless variances alone change."""
+        current, learner = self.current, self.current.learner
+        additive = current.covariance.additive or not current.uses_running
+        small = self.rounds.arms <= MEASURED_BLOCKS * current.covariance.block()
+        simple = learner.predicts and not learner.follows and not learner.fits_scale and not current.rule.joint
+        together = additive and small and simple and current.override is None
+        return max(1, min(slots, self.may_change - self.round)) if together else 1
+
+    def play(self, part: Part, slots: int = 1) -> int:
+        """Decide the rounds of a part, or several slots of its only round, and return how many.
+
+        These are fewer if the batch ends or bonuses would lose digits.
+        """
         follows = self.current.learner.follows
         self.current = current = prepared(self.current, part) if follows else self.current
-        scored = score(current, part)
-        arms, variances, bonuses, probabilities, lot = self._choose(scored, part)
-        rows = part.row_of(arms)  # those of as many rounds as could be chosen together
-        chosen = part.rows[rows]
-        if follows:
-            keep, end = 1, self._rebuild(part, chosen)
-        elif current.learner.predicts:
-            keep, end = self._grow(scored, part, rows)
-        else:
-            keep, end = self._count(len(rows))
+        learner, scored = current.learner, score(current, part, keep=slots > 1)
+        chosen = self._choose(scored, part, slots)
+        keep, end = (1, self._rebuild(part, chosen)) if follows else self._grow(scored, part, chosen.rows)
         if current.override is not None:
-            self.current = self.current.with_override(current.override.after(part.rows, int(rows[0])))
+            self.current = self.current.with_override(current.override.after(part.rows, int(chosen.rows[0])))
         if end is not None:
             self.clock = self.clock.ended(self.round + end + 1)
         if self.draws is not None:
             self.draws.keep(keep)
-        packed = current.learner.sparse is not None
-        disjoint = current.learner.predicts and self.stats.disjoint and part.disjoint(keep, packed=packed)
-        means = scored.means
-        if keep < len(part):
-            variances, scored.priors = variances[:keep], scored.priors[:keep]
-            means, bonuses, probabilities = means[:keep], bonuses[:keep], probabilities[:keep]
-            lot, arms, chosen = None if lot is None else lot[:keep], arms[:keep], chosen[:keep]
-        known = np.array((probabilities, means, bonuses))[:, np.arange(keep), arms].T
-        played = Chosen(means, bonuses, probabilities, arms, chosen, lot, known, scored.source)
-        if current.learner.predicts:
-            self.stats = self.stats.merge(variances, scored.priors, played.arms, disjoint=disjoint, unit=scored.unit)
-        self.done.append(played)
+        chosen = chosen.first(keep)
+        if learner.predicts:
+            rounds, packed = min(keep, len(part)), learner.sparse is not None
+            disjoint = self.stats.disjoint and part.disjoint(rounds, packed=packed)
+            known = chosen.variances, scored.priors[:rounds], chosen.arms
+            self.stats = self.stats.merge(*known, disjoint=disjoint, unit=scored.unit)
+        self.done.append(chosen)
         self.round += keep
         if self.round >= self.may_change:
             self.may_change = self._adapt()
         return keep
 
-    def _choose(self, scored: ScoredArms, part: Part) -> Choices:
-        current, count = self.current, len(part.present)
+    def _choose(self, scored: ScoredArms, part: Part, slots: int) -> Chosen:
+        rule, count = self.current.rule, max(slots, len(part))
         uniforms = None if self.draws is None else self.draws.peek(count)
-        if count > 1 and current.uses_running and not current.rule.ignore_running_bonuses:
-            found = sequential_choices(scored, part, current, uniforms)
+        learns = self.current.uses_running and not rule.ignore_running_bonuses
+        if slots > 1 or (learns and count > 1):
+            scores, arms, rows, variances = choose_in_turn(scored, part, self.current, uniforms, slots, learns=learns)
         else:
-            probabilities = scored.probabilities(current.rule)
-            arms = probabilities.argmax(axis=1) if uniforms is None else sample_arms(probabilities, uniforms)
-            found = Choices(arms, scored.variances, scored.bonuses, probabilities)
-        if uniforms is None:
-            return found
-        done = slice(len(found.arms))
-        lot = held_out(current.rule, part.present[done], found.probabilities, found.arms, uniforms[done])
-        return found if lot is None else found._replace(held_out=lot)
+            scores, variances = np.array((scored.means, scored.bonuses, scored.probabilities(rule))), scored.variances
+            arms = scores[2].argmax(axis=1) if uniforms is None else sample_arms(scores[2], uniforms)
+            rows = part.row_of(arms)
+        lot = None
+        if uniforms is not None:
+            present = part.present[: len(arms)] if slots == 1 else ~np.isnan(variances)
+            lot = held_out(rule, present, scores[2], arms, uniforms[: len(arms)])
+        return Chosen(scores, scored.source, arms, rows, part.rows[rows], variances, lot)
 
     def _grow(self, scored: ScoredArms, part: Part, rows: IntArray) -> tuple[int, int | None]:
         """Add the chosen rounds to the running Z; return how many, and the index of the one that ends the batch."""
         current, covariance = self.current, self.current.covariance
-        proposal = covariance.propose(scored.chosen(rows, current))
-        end = self.clock.first_due(self.round, proposal.log_dets)
+        proposal = covariance.propose(scored.chosen(rows, current)) if current.learner.predicts else None
+        end = self.clock.first_due(self.round, np.zeros(len(rows)) if proposal is None else proposal.log_dets)
         keep = len(rows) if end is None or not self.until_due else end + 1
-        covariance.accept(proposal, keep)
-        self.current = current.with_learner(current.learner.observe_contexts(part.rows_until(keep), keep))
+        if proposal is None:
+            covariance.rounds += keep  # without a model Z does not grow
+        else:
+            covariance.accept(proposal, keep)
+            self.current = current.with_learner(current.learner.observe_contexts(part.rows_until(keep), keep))
         return keep, end
 
-    def _count(self, rounds: int) -> tuple[int, int | None]:
-        """Do what `_grow` does for a policy without a model, whose Z does not grow."""
-        end = self.clock.first_due(self.round, np.zeros(rounds))
-        keep = rounds if end is None or not self.until_due else end + 1
-        self.current.covariance.rounds += keep
-        return keep, end
-
-    def _rebuild(self, part: Part, chosen: Array) -> int | None:
+    def _rebuild(self, part: Part, chosen: Chosen) -> int | None:
         """Rebuild Z after one round on a scale that follows contexts; return 0 if that round ends the batch."""
-        contexts = np.concatenate([self.state.history.contexts, *(each.contexts for each in self.done), chosen])
+        contexts = np.concatenate([self.state.history.contexts, *(each.contexts for each in (*self.done, chosen))])
         current = self.current.with_learner(self.current.learner.observe_contexts(part.rows, 1))
         self.current = rebuilt_for_scale(current, self.factory, self.most_arms, contexts)
         return self.clock.first_due(self.round, np.array([self.current.covariance.log_det]))
@@ -373,33 +376,39 @@ class OpenBatch:
 
     def finished(self, reader: ContextReader, life: str) -> tuple[PolicyState, Decision]:
         """Return the state after all rounds, and their decision."""
-        state, version = self.state, self.clock.version
-        means, bonuses, probabilities, arms, chosen, lot, known, source = _in_order(self.done)
-        history = state.history.with_rounds(chosen, arms, version, known, life)
+        state, done = self.state, self.done
+        scores, source, arms, _, chosen, _, lot = done[0] if len(done) == 1 else _in_order(done)
+        known = scores[:, np.arange(len(arms)), arms][[2, 0, 1]].T
+        history = state.history.with_rounds(chosen, arms, self.clock.version, known, life)
         place = state.random if self.draws is None else self.draws.place
         after = changed(state, current=self.current, clock=self.clock, history=history, random=place, reader=reader)
         after.__dict__.update(arm_stats=self.stats, most_arms=self.most_arms)
-        decided: Any
-        last, worth = history.rounds, self.rounds.worth
-        if self.rounds.single:
-            one, worth = None if lot is None else bool(lot[0]), None if worth is None else worth[0]
-            decided = (int(arms[0]), means[0], bonuses[0], version, last, probabilities[0], life, one, source, worth)
-        else:
-            versions, numbered = np.full(len(arms), version), np.arange(last - len(arms) + 1, last + 1)
-            sources, worth = _sources(self.done), None if worth is None else worth[: len(arms)]
-            decided = (arms, means, bonuses, versions, numbered, probabilities, life, lot, sources, worth)
-        decision = Decision(*decided)
+        worth, single = self.rounds.worth_of(len(arms)), self.rounds.single
+        decision = decision_of(scores, arms, after, life, lot, source, worth, single=single)
         if state.current.covariance.exact != self.current.covariance.exact:
             after = record_form_change(state, after, self.factory, self.changed)
         return after, decision
 
 
-def _sources(done: list[Chosen]) -> NDArray[np.str_]:
-    """Return what decided each of the rounds, (n,)."""
-    counts, last = [len(each.arms) for each in done], done[-1].source
-    if all(each.source == last for each in done):
-        return np.broadcast_to(np.array(last), (sum(counts),))
-    return np.repeat([each.source for each in done], counts)
+def _in_order(done: list[Chosen]) -> Any:
+    """Return the fields of all rounds of a call, `source` for each round."""
+    scores, sources, *others = zip(*done, strict=True)
+    columns = [None if each[0] is None else np.concatenate(each) for each in others]
+    return np.concatenate(scores, axis=1), np.repeat(sources, [len(each.arms) for each in done]), *columns
+
+
+def decision_of(
+    scores: Array, arms: Any, after: PolicyState, life: str, lot: Any, source: Any, worth: Worth | None, *, single: bool
+) -> Decision:
+    """Return the decision of the last rounds before a state, of scores as `Chosen` has them."""
+    last, version, count = after.history.rounds, after.clock.version, len(arms)
+    fields: dict[str, Any] = {"life": life, "worth": worth}
+    if single:
+        lot = None if lot is None else bool(lot[0])
+        fields |= {"arm": int(arms[0]), "version": version, "round": last, "held_out": lot, "source": source}
+        return Decision.of(scores[:, 0], **fields)
+    fields |= {"arm": arms, "version": np.full(count, version), "round": np.arange(last - count + 1, last + 1)}
+    return Decision.of(scores, **fields, held_out=lot, source=np.broadcast_to(np.array(source), (count,)))
 
 
 def rounds_at_once(current: Version, arms: int) -> int:
@@ -416,45 +425,39 @@ def rounds_at_once(current: Version, arms: int) -> int:
     return min(most, max(1, math.isqrt(2 * current.covariance.rounds // arms), MEASURED_TOGETHER // arms))
 
 
-def sequential_choices(scored: ScoredArms, part: Part, current: Version, uniforms: Array | None) -> Choices:
-    """Choose the arms of consecutive rounds, each with the bonuses that the rounds before it leave.
+def choose_in_turn(
+    scored: ScoredArms, part: Part, current: Version, uniforms: Array | None, slots: int, *, learns: bool
+) -> tuple[Array, IntArray, IntArray, Array]:
+    """Choose the arms of consecutive rounds, or of several slots of one round; return scores, arms, rows and variances.
 
-    They end before a round whose variances would keep too few digits of those that were measured.
+    With `learns` each has the bonuses that those before it leave; they end before one whose variances would keep too
+    few digits of those that were measured.
     """
-    candidates, covariance, per_deviation = scored.candidates[0], current.covariance, scored.per_deviation
-    variances = candidates.variances.copy()
-    ends = np.cumsum(part.present.sum(axis=1))
-    arms = np.empty(len(part), np.int64)
-    known, probabilities = scored.variances.copy(), np.zeros(scored.means.shape)
-    steps = np.empty((len(part), len(variances)))
-    count = len(part)
-    for i, end in enumerate(ends):
-        here, present = slice(end - int(part.present[i].sum()), end), part.present[i]
-        if not all_true(variances[here] >= CANCELLED * candidates.variances[here]):
+    present = part.present if slots == 1 else np.repeat(part.present, slots, axis=0)
+    row_of = (np.cumsum(part.present) - 1).reshape(part.present.shape)
+    measured = scored.variances[part.present]
+    variances, count = measured.copy(), len(present)
+    known, scores = np.full(present.shape, np.nan), np.empty((3, *present.shape))
+    arms, rows = np.empty((2, count), np.int64)
+    steps = np.empty((count if learns else 0, len(variances)))
+    for i in range(count):
+        at, there = (i, present[i]) if slots == 1 else (0, present[i])
+        here = row_of[at, there]
+        if not all_true(variances[here] >= CANCELLED * measured[here]):
             count = i
             break
-        known[i, present] = variances[here]
-        one = scored.round(i, per_deviation * np.sqrt(known[[i]])).probabilities(current.rule)
-        probabilities[i] = one[0]
-        arms[i] = (one.argmax(axis=1) if uniforms is None else sample_arms(one, uniforms[[i]]))[0]
-        if i + 1 == len(part):
-            break
-        row = here.start + int(present[: arms[i]].sum())
-        later = slice(end, len(variances))
-        inner = covariance.cross(candidates[[row]], candidates[later])
-        # The rounds of this block before this one have changed Z as well.
-        inner = inner - steps[:i, row] @ steps[:i, later]
-        steps[i, later] = inner / np.sqrt(1 + variances[row])
-        variances[later] -= np.square(steps[i, later])
-    known = known[:count]
-    return Choices(arms[:count], known, per_deviation * np.sqrt(known), probabilities[:count])
-
-
-def _in_order(done: list[Chosen]) -> Chosen:
-    """Return all rounds of a call in order."""
-    if len(done) == 1:
-        return done[0]
-    *columns, sources = zip(*done, strict=True)
-    joined: list[Any] = [None if each[0] is None else np.concatenate(each) for each in columns]
-    joined.append(sources[-1])
-    return Chosen(*joined)
+        known[i, there] = variances[here]
+        one = scored.turn(at, there, known[i])
+        chances = one.probabilities(current.rule)
+        scores[:, i] = one.means[0], one.bonuses[0], chances[0]
+        arm = arms[i] = (chances.argmax(axis=1) if uniforms is None else sample_arms(chances, uniforms[[i]]))[0]
+        row = rows[i] = row_of[at, arm]
+        if slots > 1:
+            present[i + 1 :, arm] = False
+        if learns and i + 1 < len(present):
+            later = slice(0 if slots > 1 else int(here[-1]) + 1, None)
+            # Those before this one have changed Z as well.
+            inner = scored.cross(row, later, current) - steps[:i, row] @ steps[:i, later]
+            steps[i, later] = inner / np.sqrt(1 + variances[row])
+            variances[later] -= np.square(steps[i, later])
+    return scores[:, :count], arms[:count], rows[:count], known[:count]
