@@ -56,7 +56,7 @@ class OfKind(Described):
 
 
 _SCORES = {"means": 0, "bonuses": 1, "probabilities": 2}
-"""Where they lie in the scores of a decision."""
+"""Where they lie in the scores of a decision, (3, …), which a policy gives it in their place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,16 +103,6 @@ class Decision:
     slate: int | IntArray | None = None
     """int, or (n,): the round of the first slot of the slate that the round is a slot of; None for rounds that are no
     slots."""
-
-    @classmethod
-    def of(cls, scores: Array, **others: Any) -> Decision:
-        """Return a decision of these scores, (3, …), of which means, bonuses and probabilities are made when asked for.
-
-        Every decision comes through here: `__init__` takes three times as long.
-        """
-        decision = object.__new__(cls)
-        decision.__dict__.update(others, _scores=scores)
-        return decision
 
     def __getattr__(self, name: str) -> Array:
         if name not in _SCORES:

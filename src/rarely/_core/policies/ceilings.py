@@ -48,6 +48,8 @@ WIDEST = 512
 """Numbers in a context, at most, where costs are learned from contexts."""
 ROUNDING = 1e-9
 """Part of a ceiling by which sums of costs may miss it."""
+COUNTS = ("horizon", "begun", "solved", "capped")
+"""Numbers of rounds in a ledger."""
 
 
 @named_arguments
@@ -84,11 +86,6 @@ class Ceiling(Described):
             raise InvalidInput(f"total must be a positive number, what may be spent; got {shown(self.total)}.")
         check_whole("per", self.per, 1, besides=("horizon",))
         check_choice("costs", self.costs, Literal["known", "learned"])
-
-
-def _number(arm: Any) -> Any:
-    """Return an arm's number, which JSON writes as text; anything else as it came."""
-    return int(arm) if isinstance(arm, str) and arm.isdecimal() else arm
 
 
 @named_arguments
@@ -129,7 +126,11 @@ class Shares(Described):
     def __post_init__(self) -> None:
         if not isinstance(self.floors, Mapping) or not isinstance(self.caps, Mapping):
             raise InvalidInput(f"floors and caps must be dicts by arm; got {shown(self.floors)}, {shown(self.caps)}.")
-        floors, caps = ({_number(arm): value for arm, value in each.items()} for each in (self.floors, self.caps))
+        # JSON writes the number of an arm as text.
+        floors, caps = (
+            {int(arm) if isinstance(arm, str) and arm.isdecimal() else arm: value for arm, value in each.items()}
+            for each in (self.floors, self.caps)
+        )
         for arm in (*floors, *caps):
             check_whole("an arm", arm, 0)
         total = sum(map(as_number, floors.values()))
@@ -145,11 +146,6 @@ class Shares(Described):
             raise InvalidInput(f"salt must be text; got {shown(self.salt)}.")
         object.__setattr__(self, "floors", floors)
         object.__setattr__(self, "caps", caps)
-
-    @property
-    def by_user(self) -> bool:
-        """Whether decisions need the user's id."""
-        return self.holdout > 0 or self.sticky > 0
 
     def holds_out(self, user: str) -> bool:
         """Return whether a lot decides for a user."""
@@ -327,62 +323,53 @@ class Ledger:
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the ledger as JSON and arrays, for `restored`."""
-        numbers: dict[str, Any] = {
-            "ceiling": None if self.ceiling is None else self.ceiling.describe(),
-            "shares": self.shares.describe() | {n: [*getattr(self.shares, n).items()] for n in ("floors", "caps")},
-            "shown": [*self.shown.items()],
-            "kept": [[user, *entry] for user, entry in sorted(self.kept.items())],
-            "waiting": [*self.waiting.items()],
-            "largest": 0.0 if self.costs is None else self.costs.largest,
-            **{name: getattr(self, name) for name in ("horizon", "begun", "spent", "solved", "capped")},
-        }  # fmt: skip
+        numbers: dict[str, Any] = {name: getattr(self, name) for name in ("spent", *COUNTS)}
+        numbers |= {"ceiling": None if self.ceiling is None else self.ceiling.describe()}
+        numbers |= {
+            "shares": self.shares.describe(),
+            "kept": [[user, *each] for user, each in sorted(self.kept.items())],
+        }
+        numbers |= {name: [*getattr(self, name).items()] for name in ("shown", "waiting")}
         arrays: Arrays = {"curve": self.curve}
         if self.recent:
-            arrays["rows"] = np.concatenate([each.rows for each in self.recent])
+            arrays |= dict(zip(Recent._fields, map(np.concatenate, zip(*self.recent, strict=True)), strict=True))
             arrays["arms"] = np.array([len(each.present) for each in self.recent])
-            for name in Recent._fields[1:]:
-                arrays[name] = np.concatenate([getattr(each, name) for each in self.recent])
         if self.costs is not None:
-            arrays |= {"gram": self.costs.gram, "moment": self.costs.moment, "weights": self.costs.weights}
+            numbers["largest"] = self.costs.largest
+            arrays |= {name: getattr(self.costs, name) for name in ("gram", "moment", "weights")}
         return numbers, arrays
 
     @classmethod
     def restored(cls, saved: Fields, dim: int) -> Ledger:
         """Return the saved ledger."""
         with saved:
-            ceiling, shares = saved.value("ceiling"), saved.value("shares")
-            made = Ceiling(**ceiling) if ceiling else None
-            shares |= {name: {int(arm): value for arm, value in shares[name]} for name in ("floors", "caps")}
-            numbers: dict[str, Any] = {name: saved.whole(name) for name in ("horizon", "begun", "solved", "capped")}
-            largest, curve = saved.number("largest"), saved.array("curve", (2, None))
-            recent: list[Recent] = []
+            ceiling, shares = saved.value("ceiling"), Shares(**saved.value("shares"))
+            numbers: dict[str, Any] = {name: saved.whole(name) for name in COUNTS}
+            numbers |= {"spent": saved.number("spent"), "curve": saved.array("curve", (2, None))}
+            recent, costs, width = list[Recent](), None, dim + 1
             if "rows" in saved:
-                arms, rows = saved.array("arms", (None,), "int"), saved.array("rows", (None, dim))
-                size = (int(arms.sum()),)
-                present = np.split(saved.array("present", size, "bool"), np.cumsum(arms)[:-1])
-                columns = [np.split(saved.array(name, size), np.cumsum(arms)[:-1]) for name in Recent._fields[2:]]
+                arms = saved.array("arms", (None,), "int")
+                kinds = {name: saved.array(name, (int(arms.sum()),), "float") for name in Recent._fields[2:]}
+                kinds = {"present": saved.array("present", (int(arms.sum()),), "bool")} | kinds
+                present, *columns = (np.split(each, np.cumsum(arms)[:-1]) for each in kinds.values())
                 counts = np.cumsum([each.sum() for each in present])[:-1]
-                recent = [*map(Recent, np.split(rows, counts), present, *columns)]
-            costs, width = None, dim + 1
-            if made is not None and made.costs == "learned":
+                recent = [*map(Recent, np.split(saved.array("rows", (None, dim)), counts), present, *columns)]
+            if "gram" in saved:
                 vectors = saved.array("moment", (width,)), saved.array("weights", (width,))
-                costs = Costs(saved.array("gram", (width, width)), *vectors, largest)
+                costs = Costs(saved.array("gram", (width, width)), *vectors, saved.number("largest"))
             kept = {user: (int(arm), int(drawn)) for user, arm, drawn in saved.value("kept")}
-            shown, waiting = dict(map(tuple, saved.value("shown"))), dict(map(tuple, saved.value("waiting")))
-            lists: dict[str, Any] = {"shown": shown, "waiting": waiting, "kept": kept, "costs": costs}
-            spent = saved.number("spent")
-            return cls(made, Shares(**shares), **numbers, spent=spent, curve=curve, recent=tuple(recent), **lists)
+            lists: dict[str, Any] = {name: dict(map(tuple, saved.value(name))) for name in ("shown", "waiting")}
+            made = Ceiling(**ceiling) if ceiling else None
+            saved.check((costs is not None) == (made is not None and made.costs == "learned"), "costs that are learned")
+            return cls(made, shares, **numbers, recent=tuple(recent), kept=kept, costs=costs, **lists)
 
 
 def opened(ceiling: Any, shares: Any, state: PolicyState) -> Ledger:
     """Return the ledger of a policy that begins to keep to a ceiling, or to shares."""
-    for part in (ceiling, shares):
-        if not isinstance(part, Ceiling | Shares | None):
-            raise InvalidInput(f"a policy goes under a Ceiling, Shares or both; got {shown(part)}.")
-    if isinstance(ceiling, Shares):
-        ceiling, shares = shares, ceiling
+    ceiling, shares = (shares, ceiling) if isinstance(ceiling, Shares) else (ceiling, shares)
     if not (isinstance(ceiling, Ceiling | None) and isinstance(shares, Shares | None)):
-        raise InvalidInput("a policy goes under one Ceiling and one Shares; got two of a kind.")
+        came = f"{shown(ceiling)} and {shown(shares)}"
+        raise InvalidInput(f"a policy goes under one Ceiling, one Shares or both; got {came}.")
     horizon, rounds, dim = state.clock.budget.horizon or 0, state.history.rounds, state.reader.dim
     if ceiling is not None and ceiling.per != "horizon":
         horizon = int(ceiling.per)
@@ -408,7 +395,7 @@ def check_user(user: Any, ledger: Ledger | None) -> Any:
     """Return the id of a user, or those of n rounds; refuse what is not text, or missing where shares go by users."""
     if isinstance(user, list):
         return [check_user(each, ledger) for each in user]
-    if user is None and (ledger is None or not ledger.shares.by_user):
+    if user is None and (ledger is None or not (ledger.shares.holdout or ledger.shares.sticky)):
         return None
     if not isinstance(user, str) or not user:
         raise InvalidInput(f"user must be the id of a user, text that is not empty; got {shown(user)}.")
@@ -508,13 +495,13 @@ def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:
     found: dict[float, float] = {0.0: spending(0.0)}
     largest = max(float(each.spends.max()) for each in ledger.recent)
     if found[0.0] > least and largest > 0:
-        scale = max(float(np.nanmax(np.abs(_worths(part)))) for part in scored)
+        worths: Any = ((each, each.worth) for each in scored)
+        scale = max(float(np.nanmax(np.abs(w.of(each.means) + np.abs(w.gain) * each.bonuses))) for each, w in worths)
         high = float(max(scale, 1e-12) / largest)
         while found.setdefault(high, spending(high)) > least * (1 + 1e-6) and high * largest < 1e9 * scale:
             high *= 4.0
         for k in range(1, GRID):
             found[high / 4**k] = spending(high / 4**k)
-        low, top = 0.0, high
         rate = ledger.rate(state.history.rounds + 1)
         low = max((price for price, spent in found.items() if spent > rate), default=0.0)
         top = min((price for price, spent in found.items() if spent <= rate), default=high)
@@ -525,12 +512,6 @@ def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:
     prices = np.array(sorted(found))
     curve = np.array([prices, np.minimum.accumulate([found[price] for price in prices])])
     return changed(state, ledger=replace(ledger, curve=curve, solved=state.history.rounds))
-
-
-def _worths(part: ScoredArms) -> Array:
-    """Return the scores of arms without a price."""
-    assert part.worth is not None
-    return np.asarray(part.worth.of(part.means) + np.abs(part.worth.gain) * part.bonuses)
 
 
 def _scored(state: PolicyState, ledger: Ledger) -> list[ScoredArms]:

@@ -325,7 +325,8 @@ class Policy(ABC):
         self, contexts: Any, mask: Any, worth: Any, user: Any, *, slots: int | None = None, until_due: bool = False
     ) -> tuple[PolicyState, Decision]:
         """Return the state after some rounds, and their decision: one by one where each changes what is left."""
-        state, who, decisions = self._state, check_user(user, self._state.ledger), list[Decision]()
+        state, decisions = self._state, list[Decision]()
+        who = None if user is None is state.ledger else check_user(user, state.ledger)
         count = None if slots is None else check_slots(slots, until_due)
 
         def decide_one(before: PolicyState, one: RoundContexts) -> tuple[PolicyState, Decision]:

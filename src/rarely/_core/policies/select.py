@@ -402,13 +402,16 @@ def decision_of(
 ) -> Decision:
     """Return the decision of the last rounds before a state, of scores as `Chosen` has them."""
     last, version, count = after.history.rounds, after.clock.version, len(arms)
-    fields: dict[str, Any] = {"life": life, "worth": worth}
+    fields: dict[str, Any] = {"life": life, "worth": worth, "held_out": lot}
     if single:
-        lot = None if lot is None else bool(lot[0])
-        fields |= {"arm": int(arms[0]), "version": version, "round": last, "held_out": lot, "source": source}
-        return Decision.of(scores[:, 0], **fields)
-    fields |= {"arm": arms, "version": np.full(count, version), "round": np.arange(last - count + 1, last + 1)}
-    return Decision.of(scores, **fields, held_out=lot, source=np.broadcast_to(np.array(source), (count,)))
+        fields |= {"arm": int(arms[0]), "version": version, "round": last, "source": source, "_scores": scores[:, 0]}
+        fields["held_out"] = None if lot is None else bool(lot[0])
+    else:
+        fields |= {"arm": arms, "version": np.full(count, version), "round": np.arange(last - count + 1, last + 1)}
+        fields |= {"source": np.broadcast_to(np.array(source), (count,)), "_scores": scores}
+    decision = object.__new__(Decision)  # every decision comes through here: `__init__` takes three times as long
+    decision.__dict__.update(fields)
+    return decision
 
 
 def rounds_at_once(current: Version, arms: int) -> int:
