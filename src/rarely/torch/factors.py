@@ -127,14 +127,13 @@ class TorchFactors(Factors):
     def widths(self) -> tuple[tuple[int, int], ...]:
         return tuple(form.width for form in self.forms)
 
-    def _groups(self) -> Any:
-        return zip(self.forms, self.inputs, self.signals, strict=True)
-
     def compute_norms(self) -> Array:
-        return host(sum(form.squares(a, d) for form, a, d in self._groups()))
+        return host(sum(map(Form.squares, self.forms, self.inputs, self.signals)))
 
     def written(self) -> Factors:
-        inputs, signals = zip(*(form.written(host(a), host(d)) for form, a, d in self._groups()), strict=True)
+        inputs, signals = zip(
+            *map(Form.written, self.forms, map(host, self.inputs), map(host, self.signals)), strict=True
+        )
         return Factors(inputs, signals, self.norms)
 
     def columns(self) -> Array:

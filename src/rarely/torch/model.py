@@ -204,10 +204,9 @@ class Module:
             rows = torch.cat((rows, torch.as_tensor(given, device=self.device)))
         check_outputs(module, self.outputs, rows)
         self.forms, self.norm = forms_of(module, self.explored, self.outputs, rows), 1.0
-        factors = self.network().values_and_factors(self.weights, np.column_stack((probes[:PROBES], np.ones(PROBES))))[
-            1
-        ]
-        self.norm = math.sqrt(float(factors.squared_norms.mean())) or 1.0
+        with_constant = np.column_stack((probes[:PROBES], np.ones(PROBES)))
+        norms = self.network().values_and_factors(self.weights, with_constant)[1].squared_norms
+        self.norm = math.sqrt(float(norms.mean())) or 1.0
         self._calls[0] = 0
         if fit is None:
             self._announce_modes()
@@ -258,11 +257,8 @@ class Module:
         return rows, roots
 
     def outputs(self, called: Any, rows: Any) -> Any:
-        """Return u of each row, (n,)."""
-        return self.outputs_of(called, self.unpacked(rows))
-
-    def outputs_of(self, called: Any, parts: dict[str, Any]) -> Any:
-        """Return u, (n,), of what `unpacked` returns."""
+        """Return u, (n,), of rows or of what `unpacked` returns."""
+        parts = rows if isinstance(rows, dict) else self.unpacked(rows)
         count = len(next(iter(parts.values())))
         try:
             u = called(parts[""]) if "" in parts else called(**parts)
@@ -293,9 +289,8 @@ class Module:
         calls = self._calls[0] + 1
         if calls & (calls - 1) == 0 and len(rows):
             some = sorted({round(i) for i in np.linspace(0, len(rows) - 1, CHECKED)})
-            check_gradients(
-                module, self.forms, self.outputs, rows[some], u[some], [(a[some], d[some]) for a, d in pairs]
-            )
+            parts = [(a[some], d[some]) for a, d in pairs]
+            check_gradients(module, self.forms, self.outputs, rows[some], u[some], parts)
         self._calls[0] = calls
 
     # --- weights
@@ -379,14 +374,10 @@ class Module:
     def settings(self) -> dict[str, Any]:
         """Return what a file keeps of the model besides its weights, as JSON."""
         shapes = {name: list(shape) for name, shape in self.inputs.items()}
-        settings: dict[str, Any] = {
-            "shape": shapes,
-            "ids": sorted(self.ids),
-            "explore": self.explored,
-            "batch": self.batch,
-        }
-        settings |= {"norm": self.norm, "fit": _name_of(self.fit), "layers": self.layers}
-        return settings | {"forms": [[form.layer, form.kind] for form in self.forms], "probed": self.probed}
+        fit = None if self.fit is None else getattr(self.fit, "__qualname__", type(self.fit).__qualname__)
+        given = {"shape": shapes, "ids": sorted(self.ids), "explore": self.explored, "batch": self.batch, "fit": fit}
+        forms = [[form.layer, form.kind] for form in self.forms]
+        return given | {"norm": self.norm, "layers": self.layers, "forms": forms, "probed": self.probed}
 
     @property
     def layers(self) -> list[list[str]]:
@@ -535,10 +526,6 @@ def _layers(net: Any) -> list[list[str]]:
     return layers + [[name, f"of shape {tuple(a.shape)} {trained[a.requires_grad]}"] for name, a in arrays]
 
 
-def _name_of(fit: Any) -> str | None:
-    return None if fit is None else getattr(fit, "__qualname__", type(fit).__qualname__)
-
-
 def _read_shape(net: Any, shape: Any) -> dict[str, tuple[int, ...]]:
     if shape is None:
         first = next((m for m in net.modules() if isinstance(m, nn.Linear)), None)
@@ -574,39 +561,38 @@ class TorchObjective(Objective):
         tf32 = self.dtype is np.float32 and torch.get_float32_matmul_precision() != "highest"
         return f"torch, {self.model.device}, {'TF32' if tf32 else self.dtype.__name__}"
 
-    def loss(self, weights: Weights) -> float:
-        self.model.load(self._module, weights)
-        return self._loss()
-
-    def _loss(self) -> float:
+    def loss(self, weights: Weights | None = None) -> float:
+        """Return ℒ of the weights, or of those that the module has."""
+        if weights is not None:
+            self.model.load(self._module, weights)
         with torch.no_grad():
             moved = sum(((p - q) ** 2).sum().double() for p, q in zip(self._trained, self._start, strict=True))
             return float(self.ridge * moved / 2 + sum(self._squares(part).double() for part in self._parts))
 
     def _squares(self, part: Any) -> Any:
-        u = self.model.outputs_of(self._module, {name: each[part] for name, each in self._x.items()})
+        u = self.model.outputs(self._module, {name: each[part] for name, each in self._x.items()})
         return ((self._c[part] * u - self.targets[part]) ** 2).sum() / 2
 
-    def _gradient(self) -> tuple[float, list[Any]]:
-        """Return Σ over all samples, and the gradient of Σ + penalty."""
-        total, gradient = 0.0, [self.ridge * (p.detach() - q) for p, q in zip(self._trained, self._start, strict=True)]
-        for part in self._parts:
-            loss = self._squares(part)
-            added = torch.autograd.grad(loss, self._trained, allow_unused=True, materialize_grads=True)
-            gradient = [some + more for some, more in zip(gradient, added, strict=True)]
-            total = total + loss.detach()
-        return total, gradient
+    def _gradient(self, loss: Any) -> Any:
+        return torch.autograd.grad(loss, self._trained, allow_unused=True, materialize_grads=True)
 
     def descend(self, start: Weights, step: float, steps: int, hopeless: float) -> tuple[Weights, float]:
         self.model.load(self._module, start)
         for _ in range(steps):
-            total, gradient = self._gradient()
+            total, gradient = (
+                0.0,
+                [self.ridge * (p.detach() - q) for p, q in zip(self._trained, self._start, strict=True)],
+            )
+            for part in self._parts:
+                loss = self._squares(part)
+                gradient = [some + more for some, more in zip(gradient, self._gradient(loss), strict=True)]
+                total = total + loss.detach()
             if not float(total) <= hopeless:
                 break
             with torch.no_grad():
                 for parameter, each in zip(self._trained, gradient, strict=True):
                     parameter.sub_(each, alpha=step)
-        return self.model.read(self._module, self.dtype), self._loss()
+        return self.model.read(self._module, self.dtype), self.loss()
 
     def descend_with_momentum(
         self, start: MomentumState, step: float, steps: int, hopeless: float
@@ -618,7 +604,7 @@ class TorchObjective(Objective):
             self._steps = self._adam(self._rate * step) if fit is None else self._fitted()
         for _ in range(steps):
             next(self._steps)
-        weights, loss = self.model.read(self._module, self.dtype), self._loss()
+        weights, loss = self.model.read(self._module, self.dtype), self.loss()
         # The user's loss may be another than ours, so that ours may rise.
         loss = loss if fit is None or not math.isfinite(loss) else min(loss, self.loss(self.initial))
         return MomentumState(weights, weights, start.steps + steps), loss
@@ -632,10 +618,9 @@ class TorchObjective(Objective):
         order = torch.Generator().manual_seed(self._seed)
         while True:
             shuffled = torch.randperm(self.samples, generator=order).to(self.model.device)
+            count = min(batch, self.samples)
             for part in shuffled.split(batch) if batch < self.samples else [slice(None)]:
-                count = batch if batch < self.samples else self.samples
-                loss = self.samples / count * self._squares(part)
-                gradient = torch.autograd.grad(loss, self._trained, allow_unused=True, materialize_grads=True)
+                gradient = self._gradient(self.samples / count * self._squares(part))
                 for parameter, each, pull in zip(self._trained, gradient, pulls, strict=True):
                     parameter.grad = each - pull
                 optimiser.step()
