@@ -19,7 +19,7 @@ from rarely.pages.figures import COLOURS, DASHES, MARKERS, plain_numbers
 from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import INK
-from rarely.runs.statistics import IntervalEstimate, ratio_of_means, ratios
+from rarely.runs.statistics import IntervalEstimate, ratios, ratios_of_means
 from rarely.theory import effective_dimension
 from rarely.worlds import World
 from rarely_lab.reproduce.catalogue import GROWTH, PROBLEMS
@@ -40,7 +40,9 @@ def costs(scheme: Growth, sequential: Growth) -> list[Point]:
         other = sequential.series[rounds]
         seeds = sorted(series.runs.keys() & other.runs.keys())
         own, beside = ([s.runs[seed].regret for seed in seeds] for s in (series, other))
-        out.append((rounds, {"mean": ratio_of_means(own, beside), "typical": ratios(own, beside).interval()}))
+        out.append(
+            (rounds, {"mean": ratios_of_means(own, beside).interval(), "typical": ratios(own, beside).interval()})
+        )
     return out
 
 

@@ -19,7 +19,7 @@ from operator import attrgetter
 import numpy as np
 
 from rarely.extend import Array, PresetName
-from rarely.runs.statistics import IntervalEstimate, Sample, mean, ratio_of_means, share
+from rarely.runs.statistics import IntervalEstimate, Sample, mean, ratios_of_means, share
 from rarely.worlds import World
 from rarely.worlds.datasets import Dataset
 from rarely_lab.reproduce.catalogue import FAIR, PROBLEMS, TIMED, growing
@@ -158,7 +158,7 @@ class Comparison:
         """Say that NeuralUCB does not learn here, if it has more regret than the LinUCB that the paper prints."""
         if NEURAL not in self.series or BEST_LINEAR not in self.series:
             return ""
-        ratio = ratio_of_means(*self.paired("regret", self.series[NEURAL], self.series[BEST_LINEAR]))
+        ratio = ratios_of_means(*self.paired("regret", self.series[NEURAL], self.series[BEST_LINEAR])).interval()
         if not ratio.low > 1:
             return ""
         return f"nothing learns: NeuralUCB itself has {ratio.value:.2g} times the regret of the printed LinUCB"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rarely.extend import PresetName
 from rarely.pages.grid import Grid
-from rarely.runs.statistics import CONFIDENCE, IntervalEstimate, ratio_of_means, ratios
+from rarely.runs.statistics import CONFIDENCE, IntervalEstimate, ratios, ratios_of_means
 from rarely_lab.reproduce.catalogue import GROWTH, PAPER
 from rarely_lab.reproduce.config import PRESETS, Kind
 from rarely_lab.reproduce.report.claims import ESTIMANDS, HELD, Decided, Estimand, Judged, Verdict
@@ -49,7 +49,9 @@ def _cost_of_few(comparisons: Sequence[Comparison]) -> list[str]:
                 few = [s for s in some if s.configuration.batches == min(s.configuration.batches or 0 for s in some)]
                 if few and NEURAL in c.series:
                     middle = few[len(few) // 2]
-                    costs.append((ratio_of_means(*c.paired("regret", middle, c.series[NEURAL])).value, c.problem))
+                    costs.append(
+                        (ratios_of_means(*c.paired("regret", middle, c.series[NEURAL])).interval().value, c.problem)
+                    )
             if costs:
                 (low, one), (high, other) = min(costs), max(costs)
                 parts.append(f"{low:.2g} ({one}) to {high:.2g} times ({other}) {words}")
