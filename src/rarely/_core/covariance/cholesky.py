@@ -134,32 +134,22 @@ def lower_inverse(lower: Array) -> Array:
     if linalg.compiled(len(lower)):
         return linalg.inverse(lower)
     out = np.zeros(lower.shape)
-    _invert(lower, out)
-    return out
-
-
-def _invert(lower: Array, out: Array) -> None:
-    """Invert by halves. NumPy's inverse exchanges rows first, which loses the digits that a triangle keeps."""
     if len(lower) <= INVERTED_SINGLY:
         for i, row in enumerate(lower):
             out[i, i] = 1 / row[i]
             out[i, :i] = -out[i, i] * (row[:i] @ out[:i, :i])
-        return
-    half = len(lower) // 2
-    _invert(lower[:half, :half], out[:half, :half])
-    _invert(lower[half:, half:], out[half:, half:])
-    out[half:, :half] = -(out[half:, half:] @ (lower[half:, :half] @ out[:half, :half]))
+        return out
+    # By halves: NumPy's inverse exchanges rows first, which loses the digits that a triangle keeps.
+    first, last = slice(0, len(lower) // 2), slice(len(lower) // 2, None)
+    out[first, first], out[last, last] = lower_inverse(lower[first, first]), lower_inverse(lower[last, last])
+    out[last, first] = -(out[last, last] @ (lower[last, first] @ out[first, first]))
+    return out
 
 
 def ridge_solution(matrix: Array, moment: Array) -> Array:
     """Return matrix⁻¹ moment for a small regularised matrix; `NotPositiveDefinite` as `cholesky` has it."""
     factor = cholesky(matrix)[0]
     return np.asarray(np.linalg.solve(factor.T, np.linalg.solve(factor, moment)), np.float64)
-
-
-def whole_panels(solved: Array) -> Array:
-    """Return as much of a leading block's solution as `solve` can go on from."""
-    return solved[: len(solved) // PANEL * PANEL]
 
 
 class GrowingCholesky:
@@ -172,7 +162,7 @@ class GrowingCholesky:
     """
 
     def __init__(self) -> None:
-        self._panels = linalg.Panels()
+        self.panels = linalg.Panels()
         """Of panel i its entries left of the diagonal block, (P, iP), and the inverse of the block, (P, P); of the last
         one as many rows as it needs or more."""
         self._size, self._tail = 0, Tail()
@@ -204,15 +194,10 @@ class GrowingCholesky:
     @property
     def inverse(self) -> Array:
         """The inverse of a factor of one panel, (n, n)."""
-        return self._panels.inverse[0][: self._size, : self._size]
+        return self.panels.inverse[0][: self._size, : self._size]
 
     def __len__(self) -> int:
         return self._size
-
-    @property
-    def panels(self) -> linalg.Panels:
-        """Its panels, with their addresses."""
-        return self._panels
 
     def solve(self, rhs: Array, rows: int, beginning: Array | None = None, *, overwrite: bool = False) -> Array:
         """Return L⁻¹ rhs for the leading block of that many rows.
@@ -221,8 +206,8 @@ class GrowingCholesky:
         made by `linalg.room` and may become the solution.
         """
         if rhs.shape[1] and linalg.compiled(rhs.shape[1]):
-            return linalg.solve(self._panels, rhs, rows, beginning, overwrite=overwrite)
-        done, panels = 0 if beginning is None else len(beginning), self._panels
+            return linalg.solve(self.panels, rhs, rows, beginning, overwrite=overwrite)
+        done, panels = 0 if beginning is None else len(beginning), self.panels
         out = np.empty((rows, rhs.shape[1]))
         if beginning is not None:
             out[:done] = beginning
@@ -279,7 +264,7 @@ class GrowingCholesky:
 
     def _panel(self, i: int, kept: int, rows: int) -> tuple[Array, Array]:
         """Return both parts of panel i, of which the first `kept` rows stay, with room for that many rows."""
-        lefts, inverses, end = self._panels.left, self._panels.inverse, self._size + rows - kept
+        lefts, inverses, end = self.panels.left, self.panels.inverse, self._size + rows - kept
         mine = self._tail.claim(self._size, end)
         if mine and i < len(lefts) and rows <= len(lefts[i]):
             return lefts[i], inverses[i]
@@ -287,7 +272,7 @@ class GrowingCholesky:
         left, inverse = np.empty((room, i * PANEL)), np.zeros((room, PANEL))
         if kept:
             left[:kept], inverse[:kept] = lefts[i][:kept], inverses[i][:kept]
-        self._panels, self._tail = linalg.Panels((*lefts[:i], left), (*inverses[:i], inverse)), Tail(end)
+        self.panels, self._tail = linalg.Panels((*lefts[:i], left), (*inverses[:i], inverse)), Tail(end)
         return left, inverse
 
     def fork(self) -> GrowingCholesky:
@@ -296,20 +281,22 @@ class GrowingCholesky:
 
     def log_det(self, rows: int) -> float:
         """Return log det of the leading block of that many rows of A."""
-        diagonals = [inverse.diagonal() for inverse in self._panels.inverse]
+        diagonals = [inverse.diagonal() for inverse in self.panels.inverse]
         return float(-2 * np.log(np.concatenate([np.ones(0), *diagonals])[:rows]).sum())
 
     def packed(self) -> Array:
         """Return every number that is kept, in one dimension: panel by panel, rows of (left part, inverse)."""
         parts = [np.empty(0)]
-        for i, (left, inverse) in enumerate(zip(self._panels.left, self._panels.inverse, strict=True)):
+        for i, (left, inverse) in enumerate(zip(self.panels.left, self.panels.inverse, strict=True)):
             rows = min(PANEL, self._size - i * PANEL)
             parts += [left[:rows].ravel(), inverse[:rows, :rows].ravel()]
         return np.concatenate(parts)
 
     @classmethod
-    def unpacked(cls, packed: Array, size: int) -> GrowingCholesky:
-        """Undo `packed`."""
+    def read(cls, saved: Fields, name: str, size: int) -> GrowingCholesky:
+        """Return the saved factor of a matrix of that order, which `packed` has."""
+        panels, rest = divmod(size, PANEL)
+        packed = saved.array(name, (PANEL**2 * panels * (panels + 1) // 2 + rest * (panels * PANEL + rest),))
         factor, taken = cls(), 0
         for start in range(0, size, PANEL):
             rows = min(PANEL, size - start)
@@ -324,23 +311,11 @@ class GrowingCholesky:
     def lower(self) -> Array:
         """Return L."""
         lower = np.zeros((self._size, self._size))
-        for i, (left, inverse) in enumerate(zip(self._panels.left, self._panels.inverse, strict=True)):
+        for i, (left, inverse) in enumerate(zip(self.panels.left, self.panels.inverse, strict=True)):
             count, start = min(PANEL, self._size - i * PANEL), i * PANEL
             rows = slice(start, start + count)
             lower[rows, :start], lower[rows, rows] = left[:count], lower_inverse(inverse[:count, :count])
         return lower
-
-    def matrix(self) -> Array:
-        """Return A."""
-        lower = self.lower()
-        return lower @ lower.T
-
-    @classmethod
-    def read(cls, saved: Fields, name: str, size: int) -> GrowingCholesky:
-        """Return the saved factor of a matrix of that order."""
-        panels, rest = divmod(size, PANEL)
-        length = PANEL**2 * panels * (panels + 1) // 2 + rest * (panels * PANEL + rest)
-        return cls.unpacked(saved.array(name, (length,)), size)
 
 
 def _joined(above: Array, factor: Array) -> Array:

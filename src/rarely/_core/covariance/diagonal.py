@@ -82,13 +82,6 @@ class Diagonal(Covariance):
         self._running, self.rounds = self._with_all(factors), self.rounds + len(factors)
         self.log_det = self._log_det_of(self._running)
 
-    def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
-        """Become the diagonals of a form that has these features: all of them, and the first as the frozen one."""
-        for rows in (past[:frozen], past[frozen:]):
-            self.add(rows)
-            if self.rounds == frozen:
-                self.freeze()
-
     def _with_all(self, factors: Factors) -> tuple[Array, ...]:
         """Return the diagonals after these rounds."""
         factors = factors.written()

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rarely._core.covariance.cholesky import GrowingCholesky, announce_rounding, whole_panels
+from rarely._core.covariance.cholesky import PANEL, GrowingCholesky, announce_rounding
 from rarely._core.covariance.protocol import (
     Candidates,
     Covariance,
@@ -103,8 +103,8 @@ class Dual(Covariance):
         if solved is not None and len(solved) == self.rounds:
             rows = self._factor.border(solved[:0], corner, solved)
         else:
-            beginning = None if solved is None else whole_panels(solved)
-            done = 0 if beginning is None else len(beginning)
+            done = 0 if solved is None else len(solved) // PANEL * PANEL  # rows from which `border` can go on
+            beginning = None if solved is None else solved[:done]
             rows = self._factor.border(self.inner(self.past.part(done, self.rounds), factors), corner, beginning)
         growth = 2 * np.log(rows.diagonal(self.rounds)) - np.log(self.ridge)
         return Proposal(factors, self.log_det + growth.cumsum(), rows)

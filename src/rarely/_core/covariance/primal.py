@@ -38,7 +38,7 @@ MOST_UPDATED = 1024
 
 
 class Pending(NamedTuple):
-    """Rounds that were accepted and are not in Z yet, (n, ·) each."""
+    """Rounds on top of Z, (n, ·) each."""
 
     features: Array
     solved: Array
@@ -102,8 +102,6 @@ class Primal(Covariance):
         # Both are empty, and forked before they grow.
         self._pending = self._solved = GrowableArray(self.parameters)
         self._factor = GrowingCholesky()
-        self._accepted: tuple[Pending, ...] = ()
-        """Pending rounds that are not in these arrays yet: with an update after every round they never are."""
 
     @property
     def jitters(self) -> int:
@@ -113,8 +111,6 @@ class Primal(Covariance):
         return max(1, min(1024, BLOCK_NUMBERS // self.parameters))
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
-        if running:
-            self._append_accepted()
         factor = self._running if running else self._frozen
         solved = factor.solve(factors.columns(), self.parameters, overwrite=True)
         variances = np.einsum("ij,ij->j", solved, solved)
@@ -135,7 +131,6 @@ class Primal(Covariance):
         return np.asarray(mine[:p] @ theirs[:p] - mine[p:] @ theirs[p:])
 
     def propose(self, chosen: Candidates) -> Proposal:
-        self._append_accepted()
         factors, waiting = chosen.factors, len(self._pending)
         if waiting and waiting + len(factors) > self.parameters:
             self._absorb()
@@ -192,9 +187,12 @@ class Primal(Covariance):
         elif kept.rows is None:
             self._absorb(kept.features)
         else:
-            self._accepted = (*self._accepted, kept)
+            self._pending, self._solved = self._pending.fork(), self._solved.fork()
+            self._pending.append(kept.features)
+            self._solved.append(kept.solved)
+            self._factor.append(kept.rows)
         self.log_det = float(proposal.log_dets[count - 1])
-        if len(self._pending) + count > self.parameters:
+        if len(self._pending) > self.parameters:
             self._absorb()
 
     def settled(self) -> tuple[Self, Array, Array]:
@@ -215,17 +213,6 @@ class Primal(Covariance):
         for name in ("_running", "_matrix"):
             other.__dict__.pop(name, None)
         return other
-
-    def _append_accepted(self) -> None:
-        if not self._accepted:
-            return
-        self._pending, self._solved = self._pending.fork(), self._solved.fork()
-        for features, solved, rows, _ in self._accepted:
-            assert rows is not None
-            self._pending.append(features)
-            self._solved.append(solved)
-            self._factor.append(rows)
-        self._accepted = ()
 
     def take_over(self, past: Factors, jitters: int, frozen: int = 0) -> None:
         """Become the matrices of another form: the running one of all features, the frozen one of the first ones."""
@@ -282,23 +269,13 @@ class Primal(Covariance):
 
     def _absorb(self, more: Array | None = None) -> None:
         """Make the pending rounds, and those of `more`, part of Z."""
-        if more is None and not self._accepted and not len(self._pending):
-            return
-        features = self._features()
-        features = features if more is None else np.concatenate((features, more))
+        features = self._pending.view if more is None else np.concatenate((self._pending.view, more))
         if not len(features):
             return
         self._matrix = self._matrix + features.T @ features
         self._jitters += self._factor.jitters
         self._factorise([features])
         self._clear_pending()
-
-    def _features(self) -> Array:
-        """Return the pending features, (n, p)."""
-        if len(self._accepted) == 1 and not len(self._pending):
-            return np.ascontiguousarray(self._accepted[0].features)
-        self._append_accepted()
-        return self._pending.view
 
     def freeze(self) -> None:
         self._absorb()
@@ -322,10 +299,6 @@ class Primal(Covariance):
         return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        if self._accepted:
-            other = self.fork()
-            other._append_accepted()
-            return other.state()
         numbers = self.counts() | {"jitters": self._jitters, "pending_jitters": self._factor.jitters}
         arrays = {
             "matrix": self._matrix,
@@ -354,8 +327,10 @@ class Primal(Covariance):
 
     def written_out(self) -> tuple[Array, Array]:
         """Return Z with its pending rounds, and the frozen Z, for a form that takes them over."""
-        features = self.fork()._features()
-        frozen = self._matrix if self._frozen is self._running else self._frozen.matrix()
+        features, frozen = self._pending.view, self._matrix
+        if self._frozen is not self._running:
+            lower = self._frozen.lower()
+            frozen = lower @ lower.T
         return self._matrix + features.T @ features, frozen
 
 
