@@ -50,7 +50,6 @@ from rarely.extend import (
     Thompson,
     Watch,
     Widths,
-    encoded,
     limits_from,
     rule_from,
     seeded,
@@ -64,7 +63,7 @@ from rarely.extend.checks import (
     check_whole,
     shown,
 )
-from rarely.extend.provisional import MODELS
+from rarely.extend.provisional import MODELS, forwarded
 
 OFFERED = 512
 """Contexts that artificial rows are drawn from, the latest ones of all arms."""
@@ -355,8 +354,9 @@ class EnsemblePolicy(Policy):
             missing = hasattr(model, "__sklearn_tags__") and bool(model.__sklearn_tags__().input_tags.allow_nan)
         check_flag("missing", missing)
         scale = ContextScale.start(dim, context_scale, constant=False, fitted=False).map
-        self._given = {"estimator": model, "dim": dim, "schedule": schedule, "members": members}
-        self._given |= {"prior": prior, "missing": missing, "context_scale": context_scale, "exploration": exploration}
+        self._settings = {"estimator": described(model), "dim": dim, "schedule": schedule, "members": members}
+        self._settings |= {"beta": beta, "prior": prior, "missing": missing, "context_scale": context_scale}
+        self._settings |= {"exploration": exploration, "forgetting": forgetting}
         seeds, table, column = seeded(seed), np.empty((0, dim)), np.empty(0)
         parts = (model, scale, members, prior, int(seeds.generator.integers(2**63)), *(table,) * 3, *(column,) * 3)
         super().__init__(
@@ -372,15 +372,7 @@ class EnsemblePolicy(Policy):
             factory=NoCovarianceFactory,
         )
 
-    @property
-    def model(self) -> Any:
-        """The estimator, as `load(path, model=…)` takes it."""
-        return self._given["estimator"]
-
-    def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON."""
-        given = self._given | {"estimator": described(self._given["estimator"]), "beta": self._beta}
-        return encoded(given | {"forgetting": self.history.forgetting, "seed": self._seed, "limits": self._limits})
+    model = forwarded("_learner.estimator", "The estimator, as `load(path, model=…)` takes it.")
 
 
 # --- regressors from outside

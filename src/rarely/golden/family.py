@@ -28,7 +28,7 @@ from typing import Any
 
 from rarely import build_info
 from rarely.errors import RarelyError
-from rarely.extend.provisional import cache_folder, replacing
+from rarely.extend.provisional import cache_folder, write_file
 from rarely.golden.lives import Life, quiet
 
 SOURCES = (".py", ".c", ".cu", ".h", ".toml")
@@ -95,34 +95,24 @@ class Family:
     @cached_property
     def golden(self) -> Golden:
         """What its lives give here: from this process, from the cache, or played now."""
-        key = _hash([source_digest(*sorted(self._packages)), _versions()])
-        path, results = None, dict[str, Any]()
-        with suppress(OSError, RuntimeError):  # there may be no home
-            path = cache_folder() / "golden" / f"{self.name.replace('/', '-')}.json"
-        try:
-            assert path is not None
-            results = json.loads(path.read_bytes())
+        where: Any = getattr(self.lives, "func", self.lives)  # of a partial
+        key = _hash([source_digest(*sorted({"rarely", where.__module__.partition(".")[0]})), _versions()])
+        results: Any = {}
+        # There may be no home, or a file of anything. RecursionError is a RuntimeError.
+        with suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):
+            results = json.loads(self._cache.read_bytes())
             return Golden.read(results[key])
-        except (OSError, ValueError, TypeError, KeyError, AssertionError, RecursionError):
-            golden = self.play()
-        if path is not None:
-            _keep(path, results if isinstance(results, dict) else {}, key, golden)
+        golden = self.play()
+        kept = [*(results.items() if isinstance(results, dict) else ()), (key, asdict(golden))][-KEPT:]
+        # Of two processes that write the last one wins, and the other plays again.
+        with suppress(OSError, RuntimeError, RarelyError):
+            self._cache.parent.mkdir(parents=True, exist_ok=True)
+            write_file(self._cache, json.dumps(dict(kept)))
         return golden
 
     @property
-    def _packages(self) -> set[str]:
-        """The packages whose sources decide what its lives give."""
-        where: Any = getattr(self.lives, "func", self.lives)  # of a partial
-        return {"rarely", where.__module__.partition(".")[0]}
-
-
-def _keep(path: Path, results: dict[str, Any], key: str, golden: Golden) -> None:
-    """Write a result beside the latest others; of two processes the last one wins, and the other plays again."""
-    latest = dict([*results.items(), (key, asdict(golden))][-KEPT:])
-    with suppress(OSError, RarelyError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(json.dumps(latest).encode())
+    def _cache(self) -> Path:
+        return cache_folder() / "golden" / f"{self.name.replace('/', '-')}.json"
 
 
 def _hash(content: Any) -> str:
@@ -205,11 +195,8 @@ class Families(dict[str, Family]):
 
         What was kept for the next release is then that release's.
         """
-        new = {
-            name: {"digest": family.golden.digest, "numbers": _rounded(family.golden.numbers)}
-            for name, family in self.items()
-            if family.playable and self.complaint(name)
-        }
+        changed = {name: each.golden for name, each in self.items() if each.playable and self.complaint(name)}
+        new = {name: {"digest": golden.digest, "numbers": _rounded(golden.numbers)} for name, golden in changed.items()}
         kept = self.releases.pop(NEXT, {"codes": [], "families": {}})
         kept["families"] |= new
         if kept["families"]:

@@ -61,6 +61,8 @@ PACED = Paced(ROUNDS, 3)
 """The first update has two rewards: from a single one, rounding decides the features of the version after it."""
 SPARSE = SparseRows.of(columns=40, nonzeros=2).settings
 BLOCKS = ArmBlocks(3, Affine.identity(DIM, constant=True), "hybrid")
+CODE: dict[str, Any] = {"preset": "code", "training": Training(40, 0.01), "beta": 0.1}
+"""The reading of the public program."""
 Make = Callable[..., Policy]
 Settings = dict[str, Any]
 World = Callable[[int], Rounds]
@@ -192,12 +194,6 @@ def _preset(name: str, *, operations: int = 400_000, **settings: Any) -> Lives:
     }
 
 
-def _code() -> Lives:
-    """Return the lives of the reading of the public program."""
-    settings: Settings = {"preset": "code", "training": Training(40, 0.01), "beta": 0.1}
-    return _network(BatchNeuralUCB, **settings) | {"every-round": _life(NeuralUCB, None, hidden=8, **settings)}
-
-
 def _sequential() -> Lives:
     """Return the lives of NeuralUCB that tunes itself; they are short, for it trains after every round."""
     short = partial(curved_rounds, count=18)
@@ -246,10 +242,6 @@ def _kernel() -> Lives:
     }
 
 
-def _uniform() -> Lives:
-    return {"grid": _life(Uniform, FixedGrid(ROUNDS, 4)), "blocks": _life(Uniform, PACED, block=6, late=5)}
-
-
 def _ensemble() -> Lives:
     make, ends = partial(EnsemblePolicy, Line()), AtRounds((4, 12, 30))
     greedy: Settings = {"members": 1, "exploration": Mixture(0.1), "block": 5, "late": 5, "missing": 7}
@@ -282,16 +274,16 @@ class Line:
         return np.asarray(x @ self.coefficients)
 
 
-def _seeded(family: str, lives: Callable[[], Lives]) -> dict[str, Life]:
+def _seeded(family: str) -> dict[str, Life]:
     seeds = SEEDS.get(family, {})
-    return {name: partial(life, seeds.get(name, 0)) for name, life in lives().items()}
+    return {name: partial(life, seeds.get(name, 0)) for name, life in EVERY[family]().items()}
 
 
 EVERY: dict[str, Callable[[], Lives]] = {
     "default": _default,
     "practical": partial(_preset, "practical"),
     "paper": partial(_preset, "paper", beta=0.2, operations=300_000),
-    "code": _code,
+    "code": lambda: _network(BatchNeuralUCB, **CODE) | {"every-round": _life(NeuralUCB, None, hidden=8, **CODE)},
     "neural-ucb": _sequential,
     "neural-ts": partial(_both, NeuralTS),
     "neural-linear": partial(_both, NeuralLinear),
@@ -299,15 +291,15 @@ EVERY: dict[str, Callable[[], Lives]] = {
     "linucb": partial(_linear, LinUCB),
     "lints": partial(_linear, LinTS),
     "kernel-ucb": _kernel,
-    "uniform": _uniform,
+    "uniform": lambda: {
+        "grid": _life(Uniform, FixedGrid(ROUNDS, 4)),
+        "blocks": _life(Uniform, PACED, block=6, late=5),
+    },
     "ensemble": _ensemble,
 }
 FAMILIES = Families(
     Path(__file__).with_name("golden.json"),
-    *(
-        Family(name, partial(_seeded, name, lives), needs="sklearn" if name == "ensemble" else "")
-        for name, lives in EVERY.items()
-    ),
+    *(Family(name, partial(_seeded, name), needs="sklearn" if name == "ensemble" else "") for name in EVERY),
 )
 """All families of the library's policies."""
 _OF_CLASS: dict[type[Policy], str] = {
@@ -335,19 +327,16 @@ def family_of(policy: Policy) -> Family | None:
     ('linucb', 'paper')
     """
     name = next((_OF_CLASS[kind] for kind in type(policy).__mro__ if kind in _OF_CLASS), None)
-    if isinstance(policy, BatchNeuralUCB):
-        if policy.model is not None:
-            return None
-        if name == "":
-            name = _of_settings(policy)
-    return None if name is None else FAMILIES[name]
+    if name is None or (isinstance(policy, BatchNeuralUCB) and policy.model is not None):
+        return None
+    return FAMILIES[name or _of_settings(policy)]
 
 
-def _of_settings(policy: BatchNeuralUCB) -> str:
+def _of_settings(policy: Any) -> str:
     """Return the family of a `BatchNeuralUCB` or `NeuralUCB`; that of a preset of the user's is the nearest."""
     if policy.tunes:
         return "neural-ucb" if isinstance(policy, NeuralUCB) else "default"
-    described: Any = policy.settings()["preset"]
+    described = policy.settings()["preset"]
     preset = Preset(**described) if isinstance(described, dict) else Preset.named(described)
     if preset.optimiser == "sgd" or preset.biases:
         return "code"

@@ -52,7 +52,7 @@ from rarely.extend import (
     seeded,
 )
 from rarely.extend.checks import check_choice, check_flag, check_whole
-from rarely.extend.provisional import CONVERGED, MAX_ITERATIONS, NTK, STABLE, KernelKind, ridge_solution
+from rarely.extend.provisional import CONVERGED, MAX_ITERATIONS, NTK, STABLE, KernelKind, forwarded, ridge_solution
 
 
 def inner_products(kernel: NTK, left: Factors, right: Factors) -> Array:
@@ -211,8 +211,7 @@ class KernelUCB(Policy):
         limits.check_unset(type(self).__name__, "history", "operations", "arms")
         check_choice("ties", ties, Ties)
         check_flag("standardise_rewards", standardise_rewards)
-        if steps is not None:
-            check_whole("steps", steps, 1)
+        check_whole("steps", steps, 1, besides=(None,))
         schedule = EveryRound() if schedule is None else schedule
         scale = ContextScale.start(dim, context_scale, constant=True, fitted=True)
         self._kernel = NTK(depth, kind)
@@ -235,8 +234,4 @@ class KernelUCB(Policy):
             factory=partial(DualFactory, inner=partial(inner_products, self._kernel)),
         )
 
-    @property
-    def context_scale(self) -> ContextMap:
-        """The map from contexts to what the kernel sees."""
-        assert isinstance(self._learner, KernelLearner)
-        return self._learner.scale.map
+    context_scale = forwarded("_learner.scale.map", "The map from contexts to what the kernel sees.")
