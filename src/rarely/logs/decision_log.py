@@ -7,10 +7,13 @@ One class serves off-policy estimates, which need probabilities, and the planner
 rewards as are known. What a log does not know is −1 (an arm) or NaN (a reward, a probability). Contexts are those of
 the arms (N of them are stored, not n·K), or one row a round that all K arms share.
 
-`LogState` holds everything in arrays that only grow. `record` makes the next state on forks and assigns it in its last
-line; `observe` writes its rewards in one assignment, its last line. So a call that fails or is interrupted has changed
-nothing. The index `places`, from a round's number to its place, is shared by all states and written in place: an entry
-counts only if the round at that place has that number, so what an unfinished call left there is ignored.
+`LogState` holds everything in arrays that only grow: rounds, versions, arms, propensities, rewards, and where they are
+recorded shared rows and slates, of n rows; owners (the place of the round that an arm belongs to), numbers (of the arm
+in its round), chances, contexts, and worths (gain and cost) of N. `record` makes the next state on forks and assigns it
+in its last line; `observe` writes its rewards in one assignment, its last line. So a call that fails or is interrupted
+has changed nothing. The index `places`, from a round's number to its place, is shared by all states and written in
+place: an entry counts only if the round at that place has that number, so what an unfinished call left there is
+ignored.
 """
 
 from __future__ import annotations
@@ -18,8 +21,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -62,8 +64,8 @@ SUM_TOLERANCE = 1e-6
 
 
 def _column(name: str, doc: str) -> Any:
-    """Return a property of a log: a copy of what it holds by this name."""
-    return property(lambda self: getattr(self._state, name).view.copy(), doc=doc)
+    """Return a property of a log: a copy of what it holds by this name; None where nothing is recorded."""
+    return property(lambda self: self._state[name].copy() if name in self._state.columns else None, doc=doc)
 
 
 class DecisionLog:
@@ -190,14 +192,14 @@ class DecisionLog:
         numbers, log = np.arange(1, count + 1), cls()
         columns: dict[str, Any] = {"rounds": numbers, "arms": picked, "propensities": chosen, "contexts": arm_contexts}
         columns |= {"versions": np.full(count, LOGGED), "shared": None if rows is None else _read_rows(rows, count)}
-        log._state = log._state.with_rounds(width, present, chances, columns)
         if slates is not None:
-            first = np.unique(read_array(slates, "slates", InvalidLog), return_index=True, return_inverse=True)[1:]
-            if first[1].shape != (count,):
+            _, first, slate = np.unique(
+                read_array(slates, "slates", InvalidLog), return_index=True, return_inverse=True
+            )
+            if slate.shape != (count,):
                 raise InvalidLog(f"slates must be one number for each of {count} rounds; got {np.shape(slates)}.")
-            marks = _whole()
-            marks.append(numbers[first[0]][first[1]])
-            log._state = replace(log._state, slates=marks)
+            columns["slates"] = numbers[first][slate]
+        log._state = log._state.with_rounds(width, present, chances, columns)
         log._table, log.names, log.arm_names = table, names, arm_names
         if values is not None and (rewarded := ~np.isnan(values)).any():
             log.observe(rounds=numbers[rewarded], rewards=values[rewarded])
@@ -338,24 +340,24 @@ class DecisionLog:
         contexts of. With `unknown` the probabilities of arms that were not chosen may be NaN.
         """
         state, several = self._state, read_decision(decision)
-        if len(self) and (state.contexts is None or self._table is not None):
+        if len(self) and ("contexts" not in state.columns or self._table is not None):
             raise InvalidLog("a log of rows alone, or of every arm's rewards, takes no decision; record it in another.")
         present = ~np.isnan(several.means)
         contexts = _of_slots(contexts, several)
-        offered = _read_contexts(contexts, present, None if state.contexts is None else state.contexts.view.shape[1])
+        offered = _read_contexts(contexts, present, state.width_of("contexts"))
         self._check_new(several.rounds)
         chosen = check_probabilities(several.arms, several.probabilities, several.rounds, present, unknown=unknown)
         columns: dict[str, Any] = {"rounds": several.rounds, "versions": several.versions, "arms": several.arms}
         columns |= {"propensities": chosen, "contexts": offered}
-        wanted = None if state.shared is None else state.shared.view.shape[1]
+        wanted = state.width_of("shared")
         if len(self) and (rows is None) != (wanted is None):
             raise InvalidLog("rows must come with every decision of a log, or with none.")
         columns["shared"] = None if rows is None else _read_rows(rows, len(present), wanted)
-        if several.worth is not None or state.worths is not None:
-            given = Worth() if several.worth is None else several.worth
+        if several.worth is not None or "worths" in state.columns:
+            given = several.worth or Worth()
             each = (np.broadcast_to(np.atleast_2d(column), present.shape) for column in (given.gain, given.cost))
             columns["worths"] = np.column_stack([column[present] for column in each])
-        if several.slate is not None or state.slates is not None:
+        if several.slate is not None or "slates" in state.columns:
             columns["slates"] = several.rounds if several.slate is None else np.atleast_1d(several.slate)
         after = state.with_rounds(present.shape[1], present, several.probabilities, columns)
         lot = () if several.held_out is None else several.rounds[np.atleast_1d(several.held_out)].tolist()
@@ -395,12 +397,12 @@ class DecisionLog:
             )
         if overridden := self.overrides.keys() & set(numbers.tolist()):
             raise InvalidLog(f"a person gave another arm in round {min(overridden)}, which takes no reward.")
-        if (lacking := np.flatnonzero(state.arms.view[places] == UNKNOWN)).size:
+        if (lacking := np.flatnonzero(state["arms"][places] == UNKNOWN)).size:
             raise InvalidLog(f"a reward must belong to an arm; the log has no arm for round {numbers[lacking[0]]}.")
         if decision is not None:
             self._check_same(read_decision(decision), places)
-        fresh = new_values(state.rewards.view[places], places, numbers, values)
-        state.rewards.view[places[fresh]] = values[fresh]
+        fresh = new_values(state["rewards"][places], places, numbers, values)
+        state["rewards"][places[fresh]] = values[fresh]
 
     def override(self, decision: Decision | None = None, *, rounds: Any = None, reason: str) -> None:
         """Mark rounds in which a person gave another arm than the one decided: they have no reward, and take none.
@@ -413,7 +415,7 @@ class DecisionLog:
         places = self._state.places_of(numbers)
         if (places == UNKNOWN).any() or not (isinstance(reason, str) and reason):
             raise InvalidLog(f"an override needs rounds of the log and a reason; got {numbers.tolist()}, {reason!r}.")
-        self._state.rewards.view[places] = np.nan
+        self._state["rewards"][places] = np.nan
         self.overrides = self.overrides | dict.fromkeys(numbers.tolist(), reason)
 
     # --- reading
@@ -423,13 +425,13 @@ class DecisionLog:
         """How many rounds have no reward."""
         if self._table is not None:
             return int(np.isnan(self._table).all(axis=1).sum())
-        return int(np.isnan(self._state.rewards.view).sum())
+        return int(np.isnan(self._state["rewards"]).sum())
 
     @property
     def observed(self) -> IntArray:
         """The places of the rounds whose rewards are in, in the order of the rounds: what estimates are made of."""
-        places = np.flatnonzero(~np.isnan(self._state.rewards.view))
-        return np.asarray(places[np.argsort(self._state.rounds.view[places], kind="stable")], np.int64)
+        places = np.flatnonzero(~np.isnan(self._state["rewards"]))
+        return np.asarray(places[np.argsort(self._state["rounds"][places], kind="stable")], np.int64)
 
     @property
     def arm_count(self) -> int:
@@ -441,48 +443,40 @@ class DecisionLog:
     arms: IntArray = _column("arms", "(n,): the chosen arms, −1 where unknown.")
     rewards: Array = _column("rewards", "(n,): the rewards of the chosen arms, NaN where none is in.")
     propensities: Array = _column("propensities", "(n,): the probability of the chosen arm, NaN where unknown.")
+    rows: Array | None = _column("shared", "(n, r): what the arms of a round share, if it was recorded.")
+    slates: IntArray | None = _column(
+        "slates", "(n,): the round of the first slot of the slate that each round is a slot of; None without slates."
+    )
 
     @property
     def probabilities(self) -> Array:
         """(n, K): what the arm was drawn from, 0 where no arm is, NaN where unknown."""
         state = self._state
         if state.stores_arms:
-            return self._padded(state.chances.view, 0.0)
-        return implied_chances(state.propensities.view, state.arms.view, self.present)
+            return self._padded(state["chances"], 0.0)
+        return implied_chances(state["propensities"], state["arms"], self.present)
 
     @property
     def present(self) -> BoolArray:
         """(n, K): which arms were available."""
         if not self._state.stores_arms:
             return np.ones((len(self), self._state.width), np.bool_)
-        return np.asarray(self._padded(np.ones(len(self._state.owners), np.bool_), False), np.bool_)
+        return np.asarray(self._padded(np.ones(len(self._state["owners"]), np.bool_), False), np.bool_)
 
     @property
     def contexts(self) -> Array:
         """(n, K, d), NaN where no arm is; with `mask=log.present` any policy takes them. d = 0 with rows alone."""
-        rows = self._state.contexts
-        if rows is None:
+        if "contexts" not in self._state.columns:
             return np.empty((len(self), self._state.width, 0))
-        return self._padded(rows.view, np.nan)
-
-    @property
-    def rows(self) -> Array | None:
-        """(n, r): what the arms of a round share, if it was recorded."""
-        return None if self._state.shared is None else self._state.shared.view.copy()
-
-    @property
-    def slates(self) -> IntArray | None:
-        """(n,): the round of the first slot of the slate that each round is a slot of; None without slates."""
-        return None if self._state.slates is None else self._state.slates.view.copy()
+        return self._padded(self._state["contexts"], np.nan)
 
     @property
     def worth(self) -> Worth | None:
         """What outcomes were worth when they were decided, (n, K); None where no decision said so."""
-        if self._state.worths is None:
+        if "worths" not in self._state.columns:
             return None
-        return Worth(
-            *(self._padded(column, usual) for column, usual in zip(self._state.worths.view.T, (1.0, 0.0), strict=True))
-        )
+        gain, cost = self._state["worths"].T
+        return Worth(self._padded(gain, 1.0), self._padded(cost, 0.0))
 
     def valued(self, worth: Any = None) -> DecisionLog:
         """Return the log with rewards in worth: what each outcome was worth, or is with another `worth` of (n, K).
@@ -504,14 +498,11 @@ class DecisionLog:
             raise InvalidLog("a log of rows alone, or of every arm's rewards, has no place for a worth.")
         present, other = self.present, copy.copy(self)
         read = with_worth(RoundContexts(np.empty((*present.shape, 0)), present, 1, single=False), asked).worth
-        worths = np.column_stack([read.gain[present], read.cost[present]])
-        grown = GrowableArray(2)
-        grown.append(worths)
+        state, worths = other._state, GrowableArray(2)
+        worths.append(np.column_stack([read.gain[present], read.cost[present]]))
         chosen, picked = self.arms != UNKNOWN, np.maximum(self.arms, 0)
-        rows, rewards = np.arange(len(self)), other._state.rewards.fork()
-        valued = np.where(chosen, read[rows, picked].of(self.rewards), np.nan)
-        rewards.view[:] = valued
-        other._state = replace(other._state, worths=grown, rewards=rewards)
+        state["rewards"][:] = np.where(chosen, read[np.arange(len(self)), picked].of(self.rewards), np.nan)
+        other._state = replace(state, columns=state.columns | {"worths": worths})
         return other
 
     def known_rewards(self) -> tuple[IntArray, IntArray, Array]:
@@ -519,17 +510,16 @@ class DecisionLog:
         if self._table is not None:
             places, arms = np.nonzero(~np.isnan(self._table))
             return places, arms, self._table[places, arms]
-        places = np.flatnonzero(~np.isnan(self._state.rewards.view))
-        return places, self._state.arms.view[places], self._state.rewards.view[places]
+        places = np.flatnonzero(~np.isnan(self._state["rewards"]))
+        return places, self._state["arms"][places], self._state["rewards"][places]
 
     def arm_name(self, arm: int) -> str:
         """Return an arm's name, or its number if it has none."""
         return self.arm_names[arm] if arm < len(self.arm_names) else str(arm)
 
     def _padded(self, values: NDArray[Any], absent: Any) -> NDArray[Any]:
-        state = self._state
-        out = np.full((len(self), state.width, *values.shape[1:]), absent, values.dtype)
-        out[state.owners.view, state.columns.view] = values
+        out = np.full((len(self), self._state.width, *values.shape[1:]), absent, values.dtype)
+        out[self._state["owners"], self._state["numbers"]] = values
         return out
 
     # --- checks that need the log
@@ -544,9 +534,9 @@ class DecisionLog:
         """Refuse a decision that differs from what is on record at these places."""
         state, chosen = self._state, chances_of_chosen(decision.arms, decision.probabilities)
         facts = [
-            ("arm", state.arms.view[places], decision.arms, 0),
-            ("version", state.versions.view[places], decision.versions, 0),
-            ("probability of the arm", state.propensities.view[places], chosen, SUM_TOLERANCE),
+            ("arm", state["arms"][places], decision.arms, 0),
+            ("version", state["versions"][places], decision.versions, 0),
+            ("probability of the arm", state["propensities"][places], chosen, SUM_TOLERANCE),
         ]
         for name, recorded, decided, tolerance in facts:
             other = np.flatnonzero(np.abs(recorded - decided) > tolerance)
@@ -575,83 +565,66 @@ def probabilities_of(log: DecisionLog, places: IntArray) -> Array:
 # --- what a log holds
 
 
-_whole, _real = partial(GrowableArray, None, np.int64), partial(GrowableArray, None)
+def _nothing() -> dict[str, GrowableArray]:
+    whole = {name: GrowableArray(None, np.int64) for name in ("rounds", "versions", "arms", "owners", "numbers")}
+    return whole | {name: GrowableArray(None) for name in ("propensities", "rewards", "chances")}
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Rounds as they were recorded, and rewards as they came; without any round at first."""
+    """Rounds as they were recorded, and rewards as they came, by the names above; without any round at first."""
 
-    rounds: GrowableArray = field(default_factory=_whole)
-    versions: GrowableArray = field(default_factory=_whole)
-    arms: GrowableArray = field(default_factory=_whole)
-    propensities: GrowableArray = field(default_factory=_real)
-    """(n,): the probability of the chosen arm."""
-    owners: GrowableArray = field(default_factory=_whole)
-    """(N,): the place of the round that an arm belongs to; empty if no arm is stored."""
-    columns: GrowableArray = field(default_factory=_whole)
-    """(N,): the number of that arm in its round."""
-    chances: GrowableArray = field(default_factory=_real)
-    """(N,): the probability of that arm."""
-    contexts: GrowableArray | None = None
-    """(N, d); None before the first round, and of a log of rows alone."""
-    shared: GrowableArray | None = None
-    """(n, r); None if no rows are recorded."""
-    worths: GrowableArray | None = None
-    """(N, 2): gain and cost of that arm; None where no decision had a worth."""
+    columns: dict[str, GrowableArray] = field(default_factory=_nothing)
     width: int = 0
     """The most arms of any round."""
-    rewards: GrowableArray = field(default_factory=_real)
-    """(n,): NaN where none is in."""
-    slates: GrowableArray | None = None
-    """(n,): the round of the first slot of its slate; None where no round is a slot."""
     places: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.rounds)
+        return len(self.columns["rounds"])
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name].view
+
+    def width_of(self, name: str) -> int | None:
+        """Return how many numbers each row of a column has; None where it is not recorded."""
+        return self[name].shape[1] if name in self.columns else None
 
     @property
     def stores_arms(self) -> bool:
         """Whether the available arms are stored; else all are available in every round."""
-        return len(self.owners) > 0 or not len(self)
+        return len(self.columns["owners"]) > 0 or not len(self)
 
     def with_rounds(
-        self, width: int, present: BoolArray | None, chances: Array | None, columns: dict[str, Any]
+        self, width: int, present: BoolArray | None, chances: Array | None, new: dict[str, Any]
     ) -> LogState:
         """Return the state that also holds n rounds, which are checked already, of up to K = `width` arms.
 
-        `present` and `chances` are (n, K), and `columns` the fields by name, None for those that are not recorded.
+        `present` and `chances` are (n, K), and `new` the columns by name, None for those that are not recorded.
         Without `present` all K arms are available in every round, and none has a context or a probability to store.
         """
-        start, rounds = len(self), columns["rounds"]
-        mine = {each.name: getattr(self, each.name) for each in fields(self)}
-        forks: dict[str, Any] = {name: value.fork() for name, value in mine.items() if isinstance(value, GrowableArray)}
-        if not start:
-            first = {name: columns[name] for name in ("contexts", "shared") if columns[name] is not None}
-            forks |= {name: GrowableArray(rows.shape[1]) for name, rows in first.items()}
-        if self.worths is None and columns.get("worths") is not None:
-            forks["worths"] = GrowableArray(2)
-            forks["worths"].append(np.tile((1.0, 0.0), (len(self.owners), 1)))
-        if self.slates is None and columns.get("slates") is not None:
-            forks["slates"] = _whole()
-            forks["slates"].append(self.rounds.view)
-        state = replace(self, **forks, width=max(self.width, width))
-        new = columns | {"rewards": np.full(len(rounds), np.nan)}
+        start, rounds = len(self), new["rounds"]
+        new = new | {"rewards": np.full(len(rounds), np.nan)}
         if present is not None and chances is not None:
-            owners, places = np.nonzero(present)
-            new |= {"owners": owners + start, "columns": places, "chances": chances[present]}
+            owners, numbers = np.nonzero(present)
+            new |= {"owners": owners + start, "numbers": numbers, "chances": chances[present]}
+        usual = {"worths": np.tile((1.0, 0.0), (len(self["owners"]), 1)), "slates": self["rounds"]}
+        columns = {name: column.fork() for name, column in self.columns.items()}
         for name, values in new.items():
-            if values is not None:
-                getattr(state, name).append(values)
-        state.places.update(zip(rounds.tolist(), range(start, start + len(rounds)), strict=True))
-        return state
+            if values is None:
+                continue
+            if name not in columns:
+                columns[name] = GrowableArray(values.shape[1] if values.ndim > 1 else None, values.dtype)
+                columns[name].append(usual.get(name, values[:0]))
+            columns[name].append(values)
+        self.places.update(zip(rounds.tolist(), range(start, start + len(rounds)), strict=True))
+        return LogState(columns, max(self.width, width), self.places)
 
     def places_of(self, numbers: IntArray) -> IntArray:
         """Return where rounds lie, by their numbers; UNKNOWN where the log has none of that number."""
         places = np.array([self.places.get(number, UNKNOWN) for number in numbers.tolist()], np.int64)
         places[places >= len(self)] = UNKNOWN
         inside = np.flatnonzero(places != UNKNOWN)
-        places[inside[self.rounds.view[places[inside]] != numbers[inside]]] = UNKNOWN
+        places[inside[self["rounds"][places[inside]] != numbers[inside]]] = UNKNOWN
         return places
 
 
@@ -691,7 +664,15 @@ def _read_names(name: str, names: Any) -> tuple[str, ...]:
 
 def _read_outcomes(arms: Any, rewards: Any, count: int, width: int) -> tuple[IntArray, Array | None, Array | None]:
     """Return the chosen arms, their rewards, and the table of rewards if several arms of a round have one."""
-    picked = np.full(count, UNKNOWN) if arms is None else _read_arms(arms, count)
+    picked = np.full(count, UNKNOWN)
+    if arms is not None:
+        given = read_array(arms, "arms", InvalidLog)
+        if given.shape != (count,) or given.dtype.kind not in "iu":
+            raise InvalidLog(
+                f"arms must be one whole number from 0 on for each of {count} rounds; got {given.dtype} of shape "
+                f"{given.shape}. Names of arms become numbers by numpy.unique(names, return_inverse=True)."
+            )
+        picked[:] = given
     if rewards is None:
         return picked, None, None
     values = read_real(rewards, "rewards", InvalidReward)
@@ -791,17 +772,6 @@ def read_decision(decision: Any) -> Decision:
             f"each arm; got shapes {arms.shape}, {versions.shape}, {rounds.shape}, {means.shape} and {chances.shape}."
         )
     return replace(decision, arm=arms, means=means, version=versions, round=rounds, probabilities=chances)
-
-
-def _read_arms(arms: Any, count: int) -> IntArray:
-    """Return the chosen arms, one whole number for each round."""
-    array = read_array(arms, "arms", InvalidLog)
-    if array.shape != (count,) or array.dtype.kind not in "iu":
-        raise InvalidLog(
-            f"arms must be one whole number from 0 on for each of {count} rounds; got {array.dtype} of shape "
-            f"{array.shape}. Names of arms become numbers by numpy.unique(names, return_inverse=True)."
-        )
-    return array.astype(np.int64)
 
 
 def implied_chances(propensities: Array, arms: IntArray, present: BoolArray) -> Array:

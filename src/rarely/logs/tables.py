@@ -187,50 +187,50 @@ class NamedRows:
     """What the numbers count."""
 
 
-def open_csv(path: str | os.PathLike[str]) -> NamedRows:
+def open_table(source: Any) -> NamedRows:
+    """Open a frame, or a file by its path: Parquet or JSON lines if its name ends so, CSV otherwise."""
+    if not isinstance(source, str | os.PathLike):
+        return _open_frame(source, "the frame")
+    name = path_of(source)
+    ending = os.path.splitext(name)[1].lower()
+    if ending == ".parquet":
+        try:
+            return _open_frame(pyarrow("parquet").read_table(name), name)
+        except InvalidLog:
+            raise
+        except (OSError, ValueError) as reason:
+            raise InvalidLog(f"{name} cannot be read: {reason}.") from None
+    return _open_json_lines(name) if ending in (".jsonl", ".ndjson", ".json") else _open_csv(name)
+
+
+def _open_csv(name: str) -> NamedRows:
     """Open a CSV file whose first line names its columns."""
-    _, first = next(lines_of(path), (0, ""))
+    _, first = next(lines_of(name), (0, ""))
     # Spreadsheets of many countries separate columns by semicolons, since their decimal mark is a comma.
     mark = next((mark for mark in ";\t" if mark in first and "," not in first), ",")
-    lines = read_lines(path, InvalidLog, mark)
+    lines = read_lines(name, InvalidLog, mark)
     _, header = next(lines, (0, []))
     if mark == ";":
         lines = ((number, [DECIMAL_COMMA.sub(r"\1.\2", field) for field in line]) for number, line in lines)
-    return NamedRows(os.fspath(path), header, lines, "line")
+    return NamedRows(name, header, lines, "line")
 
 
-def open_parquet(path: str | os.PathLike[str]) -> NamedRows:
-    """Open a Parquet file; raise ParquetUnavailable without pyarrow."""
-    name, parquet = path_of(path), pyarrow("parquet")
-    try:
-        return _open_frame(parquet.read_table(name), name)
-    except (OSError, ValueError) as reason:
-        raise reason if isinstance(reason, InvalidLog) else InvalidLog(f"{name} cannot be read: {reason}.") from None
-
-
-def open_json_lines(path: str | os.PathLike[str]) -> NamedRows:
+def _open_json_lines(name: str) -> NamedRows:
     """Open a file of one JSON object a line; a name that one of them lacks is a gap."""
-    name, records = path_of(path), {}
-    for number, line in lines_of(path):
+    records = {}
+    for number, line in lines_of(name):
         try:
             record = json.loads(line) if line.strip() else {}
+            wrong = "" if isinstance(record, dict) else f"got {shown(record)}"
         except ValueError as reason:
-            raise InvalidLog(f"{name}, line {number}: one JSON object is expected; {reason}.") from None
-        if not isinstance(record, dict):
-            raise InvalidLog(f"{name}, line {number}: one JSON object is expected; got {shown(record)}.")
+            wrong = str(reason)
+        if wrong:
+            raise InvalidLog(f"{name}, line {number}: one JSON object is expected; {wrong}.")
         if record:
             records[number] = record
     header = list(dict.fromkeys(each for record in records.values() for each in record))
     rows = ((number, [record.get(each) for each in header]) for number, record in records.items())
     return NamedRows(name, header, rows, "line")
-
-
-def open_table(source: Any) -> NamedRows:
-    """Open a frame, or a file by its path: Parquet or JSON lines if its name ends so, CSV otherwise."""
-    if not isinstance(source, str | os.PathLike):
-        return _open_frame(source, "the frame")
-    openers = {".parquet": open_parquet, **dict.fromkeys((".jsonl", ".ndjson", ".json"), open_json_lines)}
-    return openers.get(os.path.splitext(path_of(source))[1].lower(), open_csv)(source)
 
 
 def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
@@ -257,18 +257,14 @@ def _open_frame(frame: Any, name: str) -> NamedRows:
     table = read_table(frame, name, InvalidLog)
     if table.single:
         raise InvalidLog(f"{name} must have columns: lists or arrays, one value a row; got one row, {shown(frame)}.")
-    columns = [_python_values(values) for values in table.columns.values()]
+    columns = []
+    for values in table.columns.values():
+        if isinstance(values, np.ndarray) and values.dtype.kind in "Mm":
+            # Dates of finer units than Python's keep those of NumPy.
+            coarse = values.astype(f"{values.dtype.kind}8[us]")
+            values = coarse.tolist() if np.array_equal(coarse, values, equal_nan=True) else list(values)
+        columns.append(values if isinstance(values, list) else values.tolist())
     return NamedRows(name, list(table.columns), enumerate(zip(*columns, strict=True)), "row")
-
-
-def _python_values(values: Any) -> list[Any]:
-    """Return a column as Python values; dates of finer units than Python's keep those of NumPy."""
-    if isinstance(values, list):
-        return values
-    if values.dtype.kind not in "Mm":
-        return list(values.tolist())
-    coarse = values.astype(f"{values.dtype.kind}8[us]")
-    return list(coarse.tolist() if np.array_equal(coarse, values, equal_nan=True) else values)
 
 
 def pyarrow(part: str = "") -> Any:
@@ -342,22 +338,6 @@ class Columns:
     """What looks odd, what was put right while reading, and which rewards are missing."""
 
 
-def _check_named(
-    table: NamedRows, context: Sequence[str] | None, ignore: Sequence[str], roles: dict[Role, str]
-) -> None:
-    """Raise InvalidInput unless columns are named by lists and texts, InvalidLog for one named twice."""
-    for name, listed_ones in (("context", context), ("ignore", ignore)):
-        if isinstance(listed_ones, str):
-            raise InvalidInput(f"{name} must be a list of columns, such as [{listed_ones!r}]; got one text.")
-        if not isinstance(listed_ones, Iterable) and not (listed_ones is None and name == "context"):
-            raise InvalidInput(f"{name} must be a list of columns; got {shown(listed_ones)}.")
-    for role, name in roles.items():
-        if not isinstance(name, str):
-            raise InvalidInput(f"{role} must be the name of a column; got {shown(name)}.")
-        if twice := [other for other, same in roles.items() if same == name and other != role]:
-            raise InvalidLog(f"{table.name}: one column cannot be both {role} and {twice[0]}; got {name!r} for both.")
-
-
 def read_columns(
     table: NamedRows,
     context: Sequence[str] | None,
@@ -374,31 +354,20 @@ def read_columns(
     Rows with an id that came before are dropped, those without a probability if that is wanted, and rows are brought
     in the order of time.
     """
-    _check_named(table, context, ignore, roles)
-    names, encoded = _context_columns(table, context, ignore, roles, encoder), None
+    names = _context_columns(table, context, ignore, roles, encoder)
     guessed = names if context is None and (encoder is None or isinstance(encoder, str)) else []
+    made = None
     if encoder is not None:
-        automatic = isinstance(encoder, str) and encoder == "auto"
-        if not automatic and (context is not None or not hasattr(encoder, "transform")):
-            raise InvalidInput(
-                "encoder must be fitted and have transform(frame), and knows its columns, so context must be None; got "
-                f"{shown(encoder)} and context={shown(context)}."
-            )
-        lines = list(table.lines)
-        if not lines:
-            raise InvalidLog(f"{table.name} has a header and no rows.")
-        table = replace(table, lines=iter(lines))
-        if automatic or not hasattr(frame, "columns"):
-            frame = columns_of(table.header, [line for _, line in lines])
-        if automatic:
-            sample = {name: frame[name] for name in names}
-            kinds: dict[str, ColumnKind] = {name: "date" for name in names if _are_dates(sample[name])}
-            encoder, context = FrameEncoder.fit(sample, kinds=kinds), None
-        encoded = np.asarray(encoder.transform(frame), np.float64)
-        if encoded.ndim != 2 or len(encoded) != len(lines):
-            raise InvalidLog(f"an encoder must return a row of numbers for each of {len(lines)}; got {encoded.shape}.")
-        names = []
-    columns, numbers, coded, rows = _read(table, names, roles, drop_unknown=drop_unknown)
+        table, encoder, made = _encoded(table, names, encoder, frame, context)
+    columns, numbers, coded, rows = _read(table, names if made is None else [], roles, drop_unknown=drop_unknown)
+    if made is None:
+        made = np.column_stack(columns)
+    else:
+        names = [str(name) for name in getattr(encoder, "names", range(made.shape[1]))]
+    read = Columns(tuple(names), made, numbers, coded, rows)
+    kept, remarks = _tidied(table, roles, read)
+    numbers = {role: column[kept] for role, column in numbers.items()}
+    coded = {role: Coded(each.values, each.codes[kept]) for role, each in coded.items()}
     odd = [
         Remark(
             f"Column {name} is taken for a part of the context, though its name suggests something else; ignore it "
@@ -408,26 +377,45 @@ def read_columns(
         for name in guessed
         if SUSPICIOUS & {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
     ]
-    if encoded is not None:
-        names = [str(name) for name in getattr(encoder, "names", range(encoded.shape[1]))]
-    made = np.column_stack(columns) if encoded is None else encoded
-    read = Columns(tuple(names), made, numbers, coded, rows)
-    kept, remarks = _tidied(table, roles, read)
-    numbers = {role: column[kept] for role, column in numbers.items()}
-    coded = {role: Coded(each.values, each.codes[kept]) for role, each in coded.items()}
     if "arm" in coded and "round" not in coded:
         odd += remarks_on_arms(roles["arm"], coded["arm"], rows[kept], table.unit)
     return replace(read, context=made[kept], numbers=numbers, coded=coded, rows=rows[kept], remarks=(*odd, *remarks))
+
+
+def _encoded(
+    table: NamedRows, names: list[str], encoder: Any, frame: Any, context: Any
+) -> tuple[NamedRows, Any, Array]:
+    """Return the table to be read again, the fitted encoder, and the numbers that it makes of the frame."""
+    automatic = isinstance(encoder, str) and encoder == "auto"
+    if not automatic and (context is not None or not hasattr(encoder, "transform")):
+        raise InvalidInput(
+            "encoder must be fitted and have transform(frame), and knows its columns, so context must be None; got "
+            f"{shown(encoder)} and context={shown(context)}."
+        )
+    lines = list(table.lines)
+    if not lines:
+        raise InvalidLog(f"{table.name} has a header and no rows.")
+    if automatic or not hasattr(frame, "columns"):
+        frame = columns_of(table.header, [line for _, line in lines])
+    if automatic:
+        sample = {name: frame[name] for name in names}
+        kinds: dict[str, ColumnKind] = {name: "date" for name in names if _are_dates(sample[name])}
+        encoder = FrameEncoder.fit(sample, kinds=kinds)
+    made = np.asarray(encoder.transform(frame), np.float64)
+    if made.ndim != 2 or len(made) != len(lines):
+        raise InvalidLog(f"an encoder must return a row of numbers for each of {len(lines)}; got {made.shape}.")
+    return replace(table, lines=iter(lines)), encoder, made
 
 
 def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[IntArray, list[Remark]]:
     """Return the places of the rows without repeated ones, in the order of time, and what to say about it."""
     numbers, coded, rows = read.numbers, read.coded, read.rows
     remarks: list[Remark] = []
-    kept, rewards = np.arange(len(rows)), numbers.get("reward", np.empty(0))
+    kept = np.arange(len(rows))
 
     def remark(said: str, kind: Any, places: Any) -> None:
-        remarks.append(Remark(said, kind, tuple(rows[places].tolist()), table.unit))
+        if len(places):
+            remarks.append(Remark(said, kind, tuple(rows[places].tolist()), table.unit))
 
     if "id" in coded:
         if "round" in coded:
@@ -441,19 +429,21 @@ def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[In
                 f"other values: {where}; the first has that of {earlier}. Keep one row of each."
             )
         again, kept = np.flatnonzero(first != kept), np.flatnonzero(first == kept)
-        if len(again):
-            said = f"{len(again)} rows repeat an earlier one with the same {roles['id']} and are dropped"
-            remark(said, "duplicate", again)
-    if len(unknown := kept[np.isnan(numbers["probability"][kept])] if "probability" in numbers else kept[:0]):
         remark(
-            f"{len(unknown)} of {len(kept)} rows have no {roles['probability']} and are left out", "unknown", unknown
+            f"{len(again)} rows repeat an earlier one with the same {roles['id']} and are dropped", "duplicate", again
         )
-        kept = kept[~np.isin(kept, unknown)]
-    if "time" in numbers and len(late := kept[1:][np.diff(numbers["time"][kept]) < 0]):
+    if "probability" in numbers:
+        unknown = np.isnan(numbers["probability"][kept])
+        said = f"{unknown.sum()} of {len(kept)} rows have no {roles['probability']} and are left out"
+        remark(said, "unknown", kept[unknown])
+        kept = kept[~unknown]
+    if "time" in numbers:
+        late = kept[1:][np.diff(numbers["time"][kept]) < 0]
         said = f"Rows are put in the order of {roles['time']}; {len(late)} had an earlier one than the row before"
         remark(said, "order", late)
         kept = kept[np.argsort(numbers["time"][kept], kind="stable")]
-    if "round" not in coded and len(gaps := np.sort(kept[np.isnan(rewards[kept])] if len(rewards) else kept[:0])):
+    if "round" not in coded and "reward" in numbers:
+        gaps = np.sort(kept[np.isnan(numbers["reward"][kept])])
         remark(f"{len(gaps)} of {len(kept)} rewards are missing, and estimates leave them out", "gap", gaps)
     return kept, remarks
 
@@ -461,7 +451,18 @@ def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[In
 def _context_columns(
     table: NamedRows, context: Sequence[str] | None, ignore: Sequence[str], roles: dict[Role, str], encoder: Any
 ) -> list[str]:
+    """Return the columns of the context; refuse names that are no columns, or that have two roles."""
+    for said, columns in (("context", context), ("ignore", ignore)):
+        if isinstance(columns, str):
+            raise InvalidInput(f"{said} must be a list of columns, such as [{columns!r}]; got one text.")
+        if not isinstance(columns, Iterable) and not (columns is None and said == "context"):
+            raise InvalidInput(f"{said} must be a list of columns; got {shown(columns)}.")
     name, header = table.name, table.header
+    for role, column in roles.items():
+        if not isinstance(column, str):
+            raise InvalidInput(f"{role} must be the name of a column; got {shown(column)}.")
+        if twice := [other for other, same in roles.items() if same == column and other != role]:
+            raise InvalidLog(f"{name}: one column cannot be both {role} and {twice[0]}; got {column!r} for both.")
     if not header:
         raise InvalidLog(f"{name} is empty; its first line must name the columns.")
     if len(header) == 1 and "|" in header[0]:
@@ -483,81 +484,76 @@ def _context_columns(
 def _read(
     table: NamedRows, names: list[str], roles: dict[Role, str], *, drop_unknown: bool
 ) -> tuple[list[Array], dict[Role, Array], dict[Role, Coded], IntArray]:
-    header = table.header
-    places = [header.index(name) for name in names]
-    columns = [array("d") for _ in names]
-    numbers: dict[Role, tuple[int, array[float]]] = {
-        role: (header.index(name), array("d")) for role, name in roles.items() if role in ("reward", "probability")
+    """Return the columns of the context, those of numbers and of names by role, and the numbers of the rows."""
+    header, rows = table.header, array("q")
+    context = [(header.index(name), array("d")) for name in names]
+    others: dict[Role, tuple[int, Any]] = {
+        role: (header.index(name), [] if role == "time" else array("q" if role in CODED else "d"))
+        for role, name in roles.items()
     }
-    moments: list[Any] = []
-    texts: dict[Role, tuple[int, dict[str, int], array[int]]] = {
-        role: (header.index(name), {}, array("q")) for role, name in roles.items() if role in CODED
-    }
+    codes: dict[Role, dict[str, int]] = {role: {} for role in roles if role in CODED}
     faults: Faults = {"number": {}, "name": {}, "probability": {}, "unknown": {}}
-    rows = array("q")
-
-    def fault(kind: str, at: int) -> None:
-        faults[kind].setdefault(header[at], []).append((line[at], number))
-
     for number, line in table.lines:
         rows.append(number)
-        for at, column in zip(places, columns, strict=True):
+        wrong: list[tuple[str, int]] = []
+        for at, column in context:
             if (value := finite_number(line[at])) is None:
-                fault("number", at)
+                wrong.append(("number", at))
             column.append(math.nan if value is None else value)
-        if "time" in roles:
-            moments.append(moment(line[at := header.index(roles["time"])]))
-            if moments[-1] is None:
-                fault("name", at)
-        for role, (at, column) in numbers.items():
-            value, missing = finite_number(line[at]), is_missing(line[at])
-            if role == "probability" and missing:
-                if not drop_unknown:
-                    fault("unknown", at)
-            elif value is None and not missing:
-                fault("number", at)
-            elif role == "probability" and not 0 < (value or 0) <= 1:
-                fault("probability", at)
-            column.append(math.nan if value is None else value)
-        for role, (at, codes, column_of_codes) in texts.items():
-            if is_missing(line[at]) and not (role == "arm" and is_name_like(line[at])):
-                fault("name", at)
-            column_of_codes.append(codes.setdefault(str(key_of(line[at])), len(codes)))
+        for role, (at, column) in others.items():
+            kind, field = "", line[at]
+            if role in CODED:
+                kind = "name" if is_missing(field) and not (role == "arm" and is_name_like(field)) else ""
+                column.append(codes[role].setdefault(str(key_of(field)), len(codes[role])))
+            elif role == "time":
+                column.append(moment(field))
+                kind = "name" if column[-1] is None else ""
+            else:
+                value, missing = finite_number(field), is_missing(field)
+                if role == "probability" and missing:
+                    kind = "" if drop_unknown else "unknown"
+                elif value is None and not missing:
+                    kind = "number"
+                elif role == "probability" and not 0 < (value or 0) <= 1:
+                    kind = "probability"
+                column.append(math.nan if value is None else value)
+            if kind:
+                wrong.append((kind, at))
+        for kind, at in wrong:
+            faults[kind].setdefault(header[at], []).append((line[at], number))
     if not rows:
         raise InvalidLog(f"{table.name} has a header and no rows.")
     _complain(table, faults, hint="reward" not in roles)
-    coded = {role: Coded(tuple(codes), np.array(column, np.int64)) for role, (_, codes, column) in texts.items()}
-    values = {role: np.asarray(column) for role, (_, column) in numbers.items()}
-    if moments:
-        order = {time: place for place, time in enumerate(sorted({*moments}))}
-        values["time"] = np.array([order[time] for time in moments], np.float64)
-    return list(map(np.asarray, columns)), values, coded, np.array(rows, np.int64)
+    if "time" in others:
+        at, moments = others["time"]
+        order = {time: float(place) for place, time in enumerate(sorted({*moments}))}
+        others["time"] = at, [order[time] for time in moments]
+    coded = {role: Coded(tuple(codes[role]), np.array(others[role][1], np.int64)) for role in codes}
+    values = {role: np.asarray(column, np.float64) for role, (_, column) in others.items() if role not in CODED}
+    return [np.asarray(column) for _, column in context], values, coded, np.array(rows, np.int64)
 
 
 def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:
     """Raise InvalidLog for the first kind of field that cannot be used, with its columns and the rows of each."""
-
-    def where(fields: list[tuple[Any, int]]) -> str:
-        return listed([number for _, number in fields], table.unit)
-
-    for name, fields in faults["probability"].items():
-        said = f"{name}, the probability of the arm, must be above 0 and at most 1; got {fields[0][0]}"
-        raise InvalidLog(f"{table.name}, {where(fields)}: {said}.")
-    for name, fields in faults["unknown"].items():
-        raise InvalidLog(
-            f"{table.name}, {where(fields)}: {name}, the probability of the arm, is missing. Leave such rows out by "
-            "drop_unknown=True (--drop-unknown), which counts them, or do without probabilities."
-        )
-    for name, fields in faults["name"].items():
-        raise InvalidLog(
-            f"{table.name}, {where(fields)}: {name} must not be {fields[0][0]!r}; drop or correct the row."
-        )
+    says = {
+        "probability": "{name}, the probability of the arm, must be above 0 and at most 1; got {field}.",
+        "unknown": "{name}, the probability of the arm, is missing. Leave such rows out by drop_unknown=True "
+        "(--drop-unknown), which counts them, or do without probabilities.",
+        "name": "{name} must not be {field!r}; drop or correct the row.",
+    }
+    for kind, said in says.items():
+        for name, fields in faults[kind].items():
+            where = listed([number for _, number in fields], table.unit)
+            raise InvalidLog(f"{table.name}, {where}: {said.format(name=name, field=fields[0][0])}")
     if wrong := faults["number"]:
-        said = ", ".join(f"{name} has {shown(fields[0][0])} in {where(fields)}" for name, fields in wrong.items())
+        each = (
+            f"{name} has {shown(fields[0][0])} in {listed([number for _, number in fields], table.unit)}"
+            for name, fields in wrong.items()
+        )
         empty = next((name for name, fields in wrong.items() if is_missing(fields[0][0])), None) if hint else None
         guess = f" Is {empty} the reward, unknown there? Then say reward={empty!r} (--reward {empty})." if empty else ""
         raise InvalidLog(
-            f"{table.name}: context columns, rewards and probabilities must be finite numbers, but {said}.{guess} Name "
-            "the columns of the context, or those to ignore; or let a FrameEncoder code text and gaps as numbers: "
-            "encoder='auto' (--encode). Write rewards as numbers, such as 1 for yes and 0 for no."
+            f"{table.name}: context columns, rewards and probabilities must be finite numbers, but {', '.join(each)}."
+            f"{guess} Name the columns of the context, or those to ignore; or let a FrameEncoder code text and gaps as "
+            "numbers: encoder='auto' (--encode). Write rewards as numbers, such as 1 for yes and 0 for no."
         )
