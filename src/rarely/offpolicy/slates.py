@@ -21,8 +21,8 @@ from rarely.extend.checks import check_choice
 from rarely.frames.policy import FramePolicy
 from rarely.logs.decision_log import DecisionLog, check_log
 from rarely.logs.tables import InvalidLog
-from rarely.offpolicy.estimates import Estimate, notes_on
-from rarely.offpolicy.intervals import deviations, normal
+from rarely.offpolicy.estimates import Estimate, note_on_weights
+from rarely.offpolicy.intervals import deviations, effective, normal
 from rarely.offpolicy.sample import NotIdentified, Target, by_tables, compared
 
 SlateModel = Literal["whole", "cascade", "independent"]
@@ -64,16 +64,20 @@ def slates(log: DecisionLog, target: Target, *, model: SlateModel = "cascade", l
     if isinstance(target, FramePolicy):
         target, theirs = target.policy, by_tables(target.tables, log)
     arms, _, logging, weights = compared(log, target, theirs, places)
-    if model == "independent":
-        _require_own(starts, arms, logging)
+    below = np.delete(np.arange(len(arms)), starts)
+    if model == "independent" and (logging[below, arms[below - 1]] == 0).any():
+        raise NotIdentified(
+            "model 'independent' needs the probabilities of each slot alone, and this log has them given what stands "
+            "above: an arm that was taken has 0 further down. Take model='cascade', which needs no others."
+        )
     rewards, counted = np.nan_to_num(log.rewards[places]), _weights(weights, starts, model)
     terms = np.add.reduceat(counted * rewards, starts)
     sizes = np.maximum.reduceat(counted, starts)
     value, n = float(terms.mean()), len(terms)
     error = float(terms.std(ddof=1)) / n**0.5 if n > 1 else np.inf
     low, high = normal(value, error, deviations(level))
-    effective, note = notes_on(sizes)
-    return Estimate(value, error, low, high, level, n, effective, float(sizes.max()), note)
+    note = note_on_weights(sizes)
+    return Estimate(value, error, low, high, level, n, effective(sizes), float(sizes.max()), note)
 
 
 def _slots(log: DecisionLog) -> tuple[IntArray, IntArray]:
@@ -99,12 +103,3 @@ def _weights(weights: Array, starts: IntArray, model: SlateModel) -> Array:
         if model == "whole":
             out[start:end] = out[end - 1]
     return out
-
-
-def _require_own(starts: IntArray, arms: IntArray, logging: Array) -> None:
-    below = np.delete(np.arange(len(arms)), starts)
-    if (logging[below, arms[below - 1]] == 0).any():
-        raise NotIdentified(
-            "model 'independent' needs the probabilities of each slot alone, and this log has them given what stands "
-            "above: an arm that was taken has 0 further down. Take model='cascade', which needs no others."
-        )
