@@ -117,8 +117,7 @@ def read_table(table: Any, what: str, error: type[InvalidInput] = InvalidContext
     >>> read_table([{"age": 30, "town": "Ulm"}, {"age": 41}], "users").columns
     {'age': [30, 41], 'town': ['Ulm', None]}
     """
-    single = _is_row(table)
-    names, columns = _row(table) if single else _columns(table)
+    names, columns, single = _columns(table)
     if names is None:
         raise error(
             f"{what} must be a frame of pandas, polars or pyarrow, a dict of columns, a list of dicts, or one row as a "
@@ -140,35 +139,28 @@ def check_distinct(names: Sequence[str], what: str, error: type[InvalidInput]) -
         raise error(f"the columns of {what} must have different names; {twice!r} occurs more than once.")
 
 
-def _is_row(table: Any) -> bool:
-    if isinstance(table, Mapping):
-        return not any(isinstance(value, Sized) and not isinstance(value, str | bytes) for value in table.values())
-    return hasattr(type(table), "tolist") and hasattr(type(table), "iloc")  # a Series of pandas
-
-
-def _row(row: Any) -> tuple[list[str], list[Any]]:
-    named = row if isinstance(row, Mapping) else dict(zip(row.index.tolist(), row.tolist(), strict=True))
-    return [str(name) for name in named], [[value] for value in named.values()]
-
-
-def _columns(table: Any) -> tuple[list[str] | None, Sequence[Any]]:
-    """Return names and columns; None and nothing of what is not a table."""
-    kind = type(table)  # a frame looks for an attribute that it lacks for longer than a decision takes
-    if isinstance(table, list | tuple) and table and all(isinstance(row, Mapping) for row in table):
+def _columns(table: Any) -> tuple[list[str] | None, Sequence[Any], bool]:
+    """Return names and columns, and whether they are of one row; no names of what is not a table."""
+    kind, single = type(table), False  # a frame looks for an attribute that it lacks for longer than a decision takes
+    if hasattr(kind, "tolist") and hasattr(kind, "iloc"):  # a Series of pandas
+        table, single = dict(zip(table.index.tolist(), table.tolist(), strict=True)), True
+    elif isinstance(table, Mapping):
+        single = not any(isinstance(value, Sized) and not isinstance(value, str | bytes) for value in table.values())
+    elif isinstance(table, list | tuple) and table and all(isinstance(row, Mapping) for row in table):
         keys = list(dict.fromkeys(key for row in table for key in row))
         table = {key: [row.get(key) for row in table] for key in keys}
     elif hasattr(kind, "to_pydict"):  # pyarrow, whose columns may have the same name
-        return table.column_names, list(table.columns)
+        return table.column_names, list(table.columns), False
     elif hasattr(kind, "get_columns"):  # polars
-        return table.columns, table.get_columns()
+        return table.columns, table.get_columns(), False
     elif hasattr(kind, "columns") and hasattr(kind, "items"):  # pandas
         names, dtypes = [str(name) for name in table.columns], {*table.dtypes} if hasattr(kind, "dtypes") else {None}
         if len(dtypes) == 1 and isinstance(dtype := dtypes.pop(), np.dtype) and dtype.kind in "fiu":
-            return names, list(table.to_numpy().T)  # in a tenth of the time that its columns take one by one
-        return names, [column for _, column in table.items()]
-    if isinstance(table, Mapping):
-        return [str(name) for name in table], list(table.values())
-    return None, ()
+            return names, list(table.to_numpy().T), False  # in a tenth of the time that its columns take one by one
+        return names, [column for _, column in table.items()], False
+    else:
+        return None, (), False
+    return [str(name) for name in table], [[value] if single else value for value in table.values()], single
 
 
 def _values(column: Any, what: str, error: type[InvalidInput]) -> Values:
@@ -257,9 +249,9 @@ class Column:
 
     @property
     def size(self) -> int:
-        """How many numbers it becomes."""
-        of_kind = {"number": 1, "date": 1 + 2 * len(self.cycles), "category": len(self.values) + 1}
-        return of_kind.get(self.kind, self.buckets + 1) + self.gaps
+        """How many numbers it becomes: counted before they have names, because a file may say anything."""
+        own = {"number": 0, "date": 2 * len(self.cycles), "category": len(self.values), "hash": self.buckets}
+        return own[self.kind] + 1 + self.gaps
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -284,29 +276,24 @@ class Column:
     def encode(self, values: Values, out: Array) -> str | None:
         """Write (n, len(names)) numbers over zeros, NaN in the first for a gap to fill; name a value not known."""
         if self.kind == "number":
-            out[:, 0] = (
-                values if type(values) is np.ndarray and values.dtype.kind == "f" else _numbers(values, IN_SAMPLE)
-            )
-        elif self.kind == "date":
+            known = type(values) is np.ndarray and values.dtype.kind == "f"
+            out[:, 0] = values if known else _numbers(values, IN_SAMPLE)
+            return None
+        if self.kind == "date":
             days = _days(values)
             out[:, 0] = days - self.median
             for place, cycle in enumerate(self.cycles):
                 angle = 2 * math.pi / CYCLES[cycle] * days
                 out[:, 1 + 2 * place], out[:, 2 + 2 * place] = np.sin(angle), np.cos(angle)
-        else:
-            return self._mark(values, out)
-        return None
-
-    def _mark(self, values: Values, out: Array) -> str | None:
-        """Write a 1 for each value of a category, or of a hashed column."""
+            return None
         keys = [value if type(value) is str or value is None else key_of(value) for value in values]
+        unknown = len(self.values) + self.buckets
         if self.kind == "hash":
             codes = [out.shape[1] - 1 if key is None else bucket_of(key, self.buckets) for key in keys]
         else:
-            places, unknown = self.places, len(self.values)
+            places = self.places
             codes = [places.get(key, unknown) for key in keys]
         out[np.arange(len(codes)), codes] = 1.0
-        unknown = len(self.values) + self.buckets
         return shown(values[codes.index(unknown)]) if unknown in codes else None
 
     @cached_property

@@ -172,16 +172,15 @@ class FrameTables:
 
     def asked(self, sent: Any) -> TableRound:
         """Return one round that was asked by columns: `sent` is {"user": one row, "items": a table}, or one of both."""
-        given = {"user": self.users is not None, "items": self.items is not None}
-        wanted = [name for name, there in given.items() if there]
+        wanted = self._encoders()
         if not isinstance(sent, Mapping) or {name for name in sent if sent[name] is not None} != {*wanted}:
             came = ", ".join(map(str, sent)) if isinstance(sent, Mapping) else shown(sent)
             raise InvalidContexts(f"a round must be asked by the columns of {' and '.join(wanted)}; got {came}.")
         plain = {name: plain_rows(sent[name], name) for name in wanted}
-        if given["user"] and len(plain["user"]) != 1:
+        if "user" in wanted and len(plain["user"]) != 1:
             raise InvalidContexts(f"user must be one row; got {len(plain['user'])}.")
         unseen: set[str] = set()
-        parts = [encoder(plain[name], name, unseen) for name, encoder in self._encoders() if encoder is not None]
+        parts = [encoder(plain[name], name, unseen) for name, encoder in wanted.items()]
         arms = len(self.arms) or len(plain["items"])
         said = {name: rows[0] if name == "user" else rows for name, rows in plain.items()}
         names = self.arms or self._names(plain.get("items", []))
@@ -212,12 +211,13 @@ class FrameTables:
         features = None if self.items is None else numbers[width:].reshape(arms, -1)
         return self.placed(numbers[:width] if width else None, features)
 
-    def _encoders(self) -> tuple[tuple[str, FrameEncoder | None], ...]:
-        return ("user", self.users), ("items", self.items)
+    def _encoders(self) -> dict[str, FrameEncoder]:
+        both = {"user": self.users, "items": self.items}
+        return {name: encoder for name, encoder in both.items() if encoder is not None}
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of what `asked` takes."""
-        rows = {name: encoder.schema() for name, encoder in self._encoders() if encoder is not None}
+        rows = {name: encoder.schema() for name, encoder in self._encoders().items()}
         if "items" in rows:
             rows["items"] = {"type": "array", "minItems": 1, "items": rows["items"]}
         return {"type": "object", "properties": rows, "required": list(rows)}
