@@ -1,27 +1,9 @@
 """Small worlds in which a policy that stops exploring, or trusts its first impressions, is found out.
 
-    Needle           fixed arms, one of which pays; the others look alike
-    Wheel(delta)     the wheel of Riquelme et al. (2018): outside radius δ one arm of five pays 50 times as much
-    ConstantArms     one-hot arms, each always paying its own number
-    GaussianArms     a few fixed arms with a small gap under much noise
-    RareReward       rewards are 0 in almost every round
-    TwoSided         the best arm is at one of two ends, which pay differently
-    HeavyTails       noise without a variance
-    OneInFifty       one of fifty arms pays
-    UselessColumns   a linear reward of two columns among fifty
-    LateSpread       an irrelevant column grows a thousandfold after the first rounds
-    Drifting         the best direction turns while one looks
-    InUnits          any of these with its contexts in other units
-
-Bandits without contexts have K arms that return in every round, each paying by a law of its own. Their contexts are
-one-hot, so an arm is its index and nothing is learned about one arm from another: GaussianArms, ConstantArms, and
-
-    StudentArms      one arm pays more, under noise with heavy tails
-    UnequalArms      means from U[0, 1]; each arm has its own noise
-    BernoulliArms    rewards of 0 and 1
-    SafeOrRisky      0.4 for sure against 1 with probability 0.6
-
-Every world is given by its seed and round alone, as `World` promises; none takes more than a few lines.
+Bandits without contexts, `ConstantArms` and its kinds, have K arms that return in every round, each paying by a law of
+its own. Their contexts are one-hot, so an arm is its index and nothing is learned about one arm from another. Every
+world is given by its seed and round alone, as `World`
+promises; none takes more than a few lines.
 """
 
 from __future__ import annotations
@@ -62,7 +44,7 @@ class Needle(World):
 
 @dataclass(frozen=True)
 class Wheel(World):
-    """A context in the unit disc, and five arms on disjoint blocks of it.
+    """The wheel of Riquelme et al. (2018): a context in the unit disc, and five arms on disjoint blocks of it.
 
     Arm 0 pays 1.2 and the others 1.0; but outside radius `delta` the arm of the context's quadrant pays 50.
     """
@@ -100,7 +82,11 @@ class ConstantArms(World):
         return generator.random(self.arms)
 
     def round(self, t: int, secret: Any, generator: np.random.Generator) -> Round:
-        return np.eye(self.arms), secret, generator.normal(0, self.noise) if self.noise else 0.0
+        return np.eye(self.arms), secret, self.luck(secret, generator)
+
+    def luck(self, means: Array, generator: np.random.Generator) -> float | Array:
+        """Return the noise of a round, one for all arms or of each."""
+        return generator.normal(0, self.noise) if self.noise else 0.0
 
 
 @dataclass(frozen=True)
@@ -277,8 +263,8 @@ class StudentArms(GaussianArms):
     gap: float = 1.0
     degrees: float = 2.0
 
-    def round(self, t: int, secret: Any, generator: np.random.Generator) -> Round:
-        return np.eye(self.arms), secret, self.noise * generator.standard_t(self.degrees, self.arms)
+    def luck(self, means: Array, generator: np.random.Generator) -> Array:
+        return np.asarray(self.noise * generator.standard_t(self.degrees, self.arms))
 
 
 @dataclass(frozen=True)
@@ -310,8 +296,8 @@ class BernoulliArms(ConstantArms):
             return super().secret(generator)
         return np.where(np.arange(self.arms) == generator.integers(self.arms), self.best, self.rest)
 
-    def round(self, t: int, secret: Any, generator: np.random.Generator) -> Round:
-        return np.eye(self.arms), secret, (generator.random(self.arms) < secret) - secret
+    def luck(self, means: Array, generator: np.random.Generator) -> Array:
+        return (generator.random(self.arms) < means) - means
 
 
 @dataclass(frozen=True)
@@ -325,9 +311,8 @@ class SafeOrRisky(ConstantArms):
     def secret(self, generator: np.random.Generator) -> Any:
         return generator.permutation([self.safe, self.chance])
 
-    def round(self, t: int, secret: Any, generator: np.random.Generator) -> Round:
-        risky = secret == self.chance
-        return np.eye(2), secret, np.where(risky, (generator.random() < self.chance) - self.chance, 0.0)
+    def luck(self, means: Array, generator: np.random.Generator) -> Array:
+        return np.where(means == self.chance, (generator.random() < self.chance) - self.chance, 0.0)
 
 
 GALLERY: dict[str, World] = {
