@@ -21,8 +21,7 @@ from rarely._core.native import linalg
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
-TILE_NUMBERS = 2**16
-"""Numbers in a tile of inner products, so that its three arrays stay in the second-level cache."""
+TILE_NUMBERS = 2**16  # numbers in a tile of inner products, so that its three arrays stay in the second-level cache
 
 
 @dataclass(eq=False)

@@ -38,12 +38,9 @@ LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED = range(len(NAMES))
 TANGENT = NTK(2, "network")
 SPARSE = 0.3
 """A column with a greater part of zeros is not centred: what is 0 stays 0, and blocks of arms share nothing."""
-FEW = 64
-"""Columns, or features on one side, up to which the compiled form is the faster."""
-CLIP = 8.0
-"""Numbers are cut at this many deviations from the center, as in `ContextScale`."""
-STILL = 1e-12
-"""A column whose spread is a smaller part of its center than this has had a single number, up to rounding."""
+FEW = 64  # columns, or features on one side, up to which the compiled form is the faster
+CLIP = 8.0  # numbers are cut at this many deviations from the center, as in `ContextScale`
+STILL = 1e-12  # a column whose spread is a smaller part of its center than this has had a single number, up to rounding
 EDGE = 1e-7
 """1 − cosine below which two contexts are one: the gradient of τ has a corner there, and its mean direction is 0."""
 
@@ -53,10 +50,8 @@ class Units:
     """How contexts become x and c: columns that never varied are 0 in c, and columns that were always 0 are 0 in x."""
 
     center: Array
-    rates: Array
-    """1/spread, or 0."""
-    sizes: Array
-    """1/size, or 0."""
+    rates: Array  # 1/spread, or 0
+    sizes: Array  # 1/size, or 0
     clips: bool = True
 
     @classmethod
@@ -174,15 +169,11 @@ class KernelForm(NamedTuple):
     """What a mean and features are made of, for a compiled step."""
 
     units: Units
-    metric: Array | None
-    """R, where its kernel has a weight."""
-    roots: Array
-    """√weight of each kernel."""
-    clock: tuple[float, float]
-    """Time by the decay, and the side of the change, of what is decided now."""
+    metric: Array | None  # R, where its kernel has a weight
+    roots: Array  # √weight of each kernel
+    clock: tuple[float, float]  # time by the decay, and the side of the change, of what is decided now
     coefficients: Array
-    points: Factors | None
-    """Features with these coefficients; None before any reward."""
+    points: Factors | None  # features with these coefficients; None before any reward
     center: float
     spread: float
 

@@ -34,8 +34,7 @@ MAX_DEPTH = 1000
 Weights = tuple[Floats, ...]
 Scaling = Literal["ntk", "standard"]
 Initial = Literal["paired", "uniform"]
-Multiply = Callable[[Floats, Floats, Floats], object]
-"""(a, b, out): out becomes a·bᵀ."""
+Multiply = Callable[[Floats, Floats, Floats], object]  # (a, b, out): out becomes a·bᵀ
 
 
 def _by_blas(a: Floats, b: Floats, out: Floats) -> None:
@@ -69,8 +68,7 @@ class Network:
     initial: Initial = "paired"
     """"paired": f(·; θ_0) = 0, biases 0. "uniform": every entry in ±1/√fan-in."""
 
-    skip: float | None = None
-    """s, the strength of the linear path; None without one, 0 if it is idle."""
+    skip: float | None = None  # s, the strength of the linear path; None without one, 0 if it is idle
     skips: ClassVar[tuple[float, ...]] = (0.0, 3.0)
     """The strengths s of the skip path that a policy which tunes itself compares; it begins with the first."""
 

@@ -30,10 +30,8 @@ import numpy as np
 from rarely._core.model.features import Factors
 from rarely._core.types import Array
 
-MIN_ARMS = 5
-"""Fewer contexts are crossed one by one: looking for a common row would not pay."""
-GEMM_ALONE = 2**18
-"""Multiplications up to which OpenBLAS multiplies two matrices on one thread."""
+MIN_ARMS = 5  # fewer contexts are crossed one by one: looking for a common row would not pay
+GEMM_ALONE = 2**18  # multiplications up to which OpenBLAS multiplies two matrices on one thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +46,8 @@ class SharedRow:
     True
     """
 
-    row: Array
-    """(r,)"""
-    features: Array
-    """(n, a)"""
+    row: Array  # (r,)
+    features: Array  # (n, a)
     constant: bool
 
     @classmethod

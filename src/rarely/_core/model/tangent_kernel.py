@@ -29,13 +29,10 @@ from rarely._core.reading import read_real
 from rarely._core.types import Array, BoolArray
 
 KernelKind = Literal["definition", "network"]
-TILE = 2**14
-"""Numbers in a tile, so that what is computed of it stays in the second-level cache."""
-CLOSE = 1e-4
-"""1 − |c| below which the angle is taken from differences; above it arccos keeps fourteen digits."""
+TILE = 2**14  # numbers in a tile, so that what is computed of it stays in the second-level cache
+CLOSE = 1e-4  # 1 − |c| below which the angle is taken from differences; above it arccos keeps fourteen digits
 
-MAX_DEPTH = 1000
-"""Layers: the kernel of more is all but constant, and takes as many passes."""
+MAX_DEPTH = 1000  # layers: the kernel of more is all but constant, and takes as many passes
 
 
 @dataclass(frozen=True, slots=True)

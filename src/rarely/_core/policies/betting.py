@@ -26,12 +26,10 @@ from rarely._core.covariance.cholesky import cholesky, lower_inverse
 from rarely._core.types import Array
 
 LEVEL = 0.05
-WINDOWS = (0, 64, 192)
-"""How many errors before those of the newest batch a correction may be learned from."""
+WINDOWS = (0, 64, 192)  # how many errors before those of the newest batch a correction may be learned from
 AT_ONCE, LATEST = 512, 2048
 """Rewards that are predicted together, a cubic cost, and of a batch the latest ones that bets are made on."""
-STAKES = np.array([0.1, 0.3, 0.9])
-"""κ."""
+STAKES = np.array([0.1, 0.3, 0.9])  # κ
 HEAVY, CLIP = 8.0, 3.0
 """Robust standard deviations beyond which errors have heavy tails, and at which these are clipped."""
 

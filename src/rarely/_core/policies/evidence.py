@@ -55,30 +55,23 @@ from rarely._core.training.gradient_descent import TrainingReport
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, IntArray
 
-LEVELS, CLIMBS = 4, 4
-"""Weights are multiples of 1/LEVELS; steps to a neighbour on their grid, at most, of one update."""
+LEVELS, CLIMBS = 4, 4  # weights are multiples of 1/LEVELS; steps to a neighbour on their grid, at most, of one update
 JUDGED = 300
 """Rewards by which weights are judged, at most: a likelihood of more would choose the same at many times the cost."""
 NEXT_TO_NOTHING, EXPLORED = 1e-3, 0.1
 """Weights below which a kernel is left out, and the least weight of the network over that of the constant."""
-COUNTED = 1000
-"""Contexts by which it is known which columns are mostly 0."""
+COUNTED = 1000  # contexts by which it is known which columns are mostly 0
 FEWEST, FEWEST_FOR_METRIC, FEWEST_FOR_MEMORY = 8, 16, 30
 """Rewards before which nothing is chosen, no metric is learned, and no memory is asked for."""
 BENT = 3.0
 """Nats that any kernel but linear and constant must be worth: few rewards would else be spread over all of them."""
-CHARGE, STARTING_CHARGE = 0.5, 2.0
-"""Nats that the learned metric must be worth: STARTING_CHARGE + CHARGE·½d·log n."""
+CHARGE, STARTING_CHARGE = 0.5, 2.0  # nats that the learned metric must be worth: STARTING_CHARGE + CHARGE·½d·log n
 METRIC_COLUMNS = 300
 """Columns up to which a metric is learned: of more it would cost more than all else, and could not pay its charge."""
-BLEND, ITERATIONS = 0.1, 2
-"""Part of the identity in the metric, and how often an update follows its own gradients."""
-FORGETTING = 4.0
-"""Nats that forgetting must be worth."""
-DECAYS, CHANGES = (1 / 2000, 1 / 600, 1 / 200, 1 / 60), 14
-"""Decays on trial, and change points: the latest updates."""
-EARLIER = np.exp([-2.4, -1.2, 0.0, 1.2])
-"""Factors of λ that are tried with each memory."""
+BLEND, ITERATIONS = 0.1, 2  # part of the identity in the metric, and how often an update follows its own gradients
+FORGETTING = 4.0  # nats that forgetting must be worth
+DECAYS, CHANGES = (1 / 2000, 1 / 600, 1 / 200, 1 / 60), 14  # decays on trial, and change points: the latest updates
+EARLIER = np.exp([-2.4, -1.2, 0.0, 1.2])  # factors of λ that are tried with each memory
 HEAVY, HUBER = 8.0, 1.345
 """Deviations, in robust standard deviations, that call for Huber's weights, and where these begin."""
 JITTER = 1e-6
@@ -86,22 +79,18 @@ EXACT, INDUCING, LEARNED_FROM = 2048, 512, 20_000
 """Rounds up to which everything is exact, contexts that stand for more of them, and rewards that they learn from."""
 COUNTED_IN_Z = 16_384
 """Rounds from which Z is made with inducing contexts: of more a sample stands for all, so that an update is bounded."""
-MOST = 2 * EXACT
-"""Rounds that the t×t form takes in, in a batch that goes on beyond EXACT."""
+MOST = 2 * EXACT  # rounds that the t×t form takes in, in a batch that goes on beyond EXACT
 OWN_ARRAYS = ("divisors", "contexts", "times", "coefficients", "zeros", "metric", "next_metric")
 
 
 class Choice(NamedTuple):
     """What evidence chose."""
 
-    weights: Array
-    """(kernels,): w, which sum to 1."""
+    weights: Array  # (kernels,): w, which sum to 1
     ridge: float
-    variance: float
-    """s², in squared units of the scaled rewards."""
+    variance: float  # s², in squared units of the scaled rewards
     memory: Memory
-    point: tuple[int, ...] = ()
-    """The best point of the grid, in multiples of 1/LEVELS."""
+    point: tuple[int, ...] = ()  # the best point of the grid, in multiples of 1/LEVELS
 
     def __str__(self) -> str:
         """Name the kernels by their weights, the largest first.
@@ -129,24 +118,17 @@ class EvidenceLearner(ScaledLearner):
     """A mean and features from the kernels that evidence chose, and what the next choice starts from."""
 
     scale: ContextScale
-    forgets: bool = True
-    """Whether it may forget."""
+    forgets: bool = True  # whether it may forget
     rewards: RewardScale = field(default_factory=RewardScale)
-    units: Units | None = None
-    """None before the first contexts, and while the scale follows them."""
+    units: Units | None = None  # None before the first contexts, and while the scale follows them
     zeros: Array = field(default_factory=lambda: np.zeros(0))
     """(d,): how often each column was 0 in the first COUNTED contexts; empty before any."""
-    offered: int = 0
-    """How many contexts these were."""
-    first_units: Units | None = None
-    """Of the contexts of the first round, which it is decided with."""
+    offered: int = 0  # how many contexts these were
+    first_units: Units | None = None  # of the contexts of the first round, which it is decided with
     choice: Choice = field(default_factory=lambda: Choice(np.array([0.25, 0.25, 0.25, 0.25, 0.0]), 1.0, 1.0, Memory()))
-    divisors: Array = field(default_factory=lambda: np.ones(len(NAMES)))
-    """d_c."""
-    metric: Array | None = None
-    """R of the kernels in use."""
-    next_metric: Array | None = None
-    """R that the next update will try."""
+    divisors: Array = field(default_factory=lambda: np.ones(len(NAMES)))  # d_c
+    metric: Array | None = None  # R of the kernels in use
+    next_metric: Array | None = None  # R that the next update will try
     contexts: Array = field(default_factory=lambda: np.empty((0, 0)))
     """(n, d): of the rewards learned from, or the inducing ones."""
     times: Array = field(default_factory=lambda: np.empty(0))
@@ -154,14 +136,10 @@ class EvidenceLearner(ScaledLearner):
     inducing: bool = False
     sums: bool = False
     """Whether the next version is made of sums over blocks, and so on inducing contexts at any number of rounds."""
-    now: float = 0.0
-    """The row of the history from which on this version decides."""
-    learned: int = 0
-    """Rewards that had arrived."""
-    bets: Bets = field(default_factory=Bets)
-    """Against the predictions of the versions so far."""
-    updates: tuple[float, ...] = ()
-    """Rows at which earlier versions began, the change points on trial."""
+    now: float = 0.0  # the row of the history from which on this version decides
+    learned: int = 0  # rewards that had arrived
+    bets: Bets = field(default_factory=Bets)  # against the predictions of the versions so far
+    updates: tuple[float, ...] = ()  # rows at which earlier versions began, the change points on trial
 
     # --- predictions
 
@@ -390,8 +368,7 @@ class _FeaturesInTime:
     """Features of the contexts of a history, asked for in their order, each at its time."""
 
     learner: EvidenceLearner
-    times: Array | None
-    """None where time does not matter."""
+    times: Array | None  # None where time does not matter
     done: int = 0
 
     def __call__(self, contexts: Array) -> Factors:
@@ -411,10 +388,8 @@ class _Rewards(NamedTuple):
 
     scaled: Array
     scale: RewardScale
-    heavy: bool
-    """Whether some lie so far out that Huber's weights are called for."""
-    trust: Array
-    """(n,): how much each counts."""
+    heavy: bool  # whether some lie so far out that Huber's weights are called for
+    trust: Array  # (n,): how much each counts
 
     @classmethod
     def of(cls, rewards: Array, weights: Array | None) -> _Rewards:

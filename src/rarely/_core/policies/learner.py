@@ -25,8 +25,7 @@ from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray, forwarded
 
-SAMPLE_SALT = 0x5DEECE66D
-"""Makes the sample of rows independent of the folds, which hash rows too."""
+SAMPLE_SALT = 0x5DEECE66D  # makes the sample of rows independent of the folds, which hash rows too
 
 
 @dataclass(slots=True)
@@ -131,8 +130,7 @@ def split_mix(rows: IntArray) -> NDArray[np.uint64]:
     return state ^ state >> np.uint64(31)
 
 
-LEARNERS: Registry[Learner] = Registry("a learner")
-"""Every learner by its name, the package's and the user's."""
+LEARNERS: Registry[Learner] = Registry("a learner")  # every learner by its name, the package's and the user's
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,7 @@ def unit_signals(count: int) -> Array:
     return ones
 
 
-WIDE = 256
-"""Columns up to which d×d is next to nothing."""
+WIDE = 256  # columns up to which d×d is next to nothing
 MAX_ITERATIONS, CONVERGED = 1000, 1e-15
 """Of conjugate gradients: at most this many, and the relative residual at which they stop, which is rounding."""
 
@@ -65,12 +64,9 @@ class LinearLearner(Learner):
     coefficients: Array
     matrix: Array | None
     """λI + XᵀX over the rewards learned from; None of many columns before any, and while `basis` stands for it."""
-    moment: Array
-    """Xᵀr."""
-    learned: int = 0
-    """How many of the rewards, in the order in which they came, are in both."""
-    basis: GrowableArray | None = None
-    """W, (n, d), of many columns and fewer rewards."""
+    moment: Array  # Xᵀr
+    learned: int = 0  # how many of the rewards, in the order in which they came, are in both
+    basis: GrowableArray | None = None  # W, (n, d), of many columns and fewer rewards
     rows: GrowableArray | None = None
     """X, where there is W: XᵀX is made of it in the end, when the history may have dropped its rows."""
     steps: Array | None = None

@@ -36,8 +36,7 @@ from rarely._core.types import Array, Arrays, BoolArray
 
 FEWEST, GROWTH = 8, 1.1
 """Rewards before which nothing is chosen, and by how much they have grown when it is chosen again."""
-WIDEST = 512
-"""Rewards up to which λ is chosen where they are fewer than columns."""
+WIDEST = 512  # rewards up to which λ is chosen where they are fewer than columns
 STEPS, SETTLED = 4, 64
 """Values of the explored ridge in a factor of ten, and rewards after which it stays: Z is made anew when it changes."""
 
@@ -46,20 +45,13 @@ STEPS, SETTLED = 4, 64
 class LearnedLinear(LinearLearner):
     """A ridge estimate that learns λ, the noise, and where rewards lie."""
 
-    origin: float = 0.0
-    """o, what `moment` and `squares` take from the rewards; 0 without a constant column."""
-    squares: float = 0.0
-    """Σ(r − o)²."""
-    lengths: float = 0.0
-    """Σ‖x‖²."""
-    count: float = 0.0
-    """n, or the sum of weights."""
-    chosen: int = 0
-    """Rewards at the last choice."""
-    deviation: float = 1.0
-    """√(s²λ), in the units of rewards."""
-    explored: float = 1.0
-    """The ridge of Z, in the units of contexts: λ, but at most the mean squared length."""
+    origin: float = 0.0  # o, what `moment` and `squares` take from the rewards; 0 without a constant column
+    squares: float = 0.0  # Σ(r − o)²
+    lengths: float = 0.0  # Σ‖x‖²
+    count: float = 0.0  # n, or the sum of weights
+    chosen: int = 0  # rewards at the last choice
+    deviation: float = 1.0  # √(s²λ), in the units of rewards
+    explored: float = 1.0  # the ridge of Z, in the units of contexts: λ, but at most the mean squared length
 
     def emptied(self) -> LinearLearner:
         return replace(super().emptied(), **{name: getattr(self, name) for name in ("chosen", "deviation", "explored")})

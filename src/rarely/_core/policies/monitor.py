@@ -44,16 +44,11 @@ if TYPE_CHECKING:
 # --- alarms
 
 ALARM_KINDS = ("coverage", "rewards", "arms", "missing")
-LEVEL = 0.01 / (40 * len(ALARM_KINDS))
-"""The probability of one false alarm of one kind at one update."""
-WORSE = 1.25
-"""How many times q must be that of earlier batches, for e² may grow because rewards vary more."""
-OVERDUE = 100
-"""Rounds for which an update may be due before that is said."""
-NEW_ARM_RATIO = 2.0
-"""Skip arms whose bonus is over this many times the largest before: their rewards may be anything."""
-FEWEST = 20
-"""Rewards, or rounds, below which nothing is compared."""
+LEVEL = 0.01 / (40 * len(ALARM_KINDS))  # the probability of one false alarm of one kind at one update
+WORSE = 1.25  # how many times q must be that of earlier batches, for e² may grow because rewards vary more
+OVERDUE = 100  # rounds for which an update may be due before that is said
+NEW_ARM_RATIO = 2.0  # skip arms whose bonus is over this many times the largest before: their rewards may be anything
+FEWEST = 20  # rewards, or rounds, below which nothing is compared
 
 
 class Moments(NamedTuple):
@@ -81,18 +76,13 @@ class Moments(NamedTuple):
 class Expectations(Described):
     """What the batches so far lead one to expect of the next, and which alarms are raised."""
 
-    arrived: int = 0
-    """Rewards that were compared."""
-    rounds: int = 0
-    """Rounds that had been decided by the last check."""
-    earlier: int = 0
-    """Rounds that had been decided by the check before."""
+    arrived: int = 0  # rewards that were compared
+    rounds: int = 0  # rounds that had been decided by the last check
+    earlier: int = 0  # rounds that had been decided by the check before
     errors: Moments = field(default_factory=Moments)
     squares: Moments = field(default_factory=Moments)
-    unexplained: float = 0.0
-    """q of earlier batches."""
-    doubt: float = 0.0
-    """The largest bonus among the rewards compared last."""
+    unexplained: float = 0.0  # q of earlier batches
+    doubt: float = 0.0  # the largest bonus among the rewards compared last
     missing: Moments = field(default_factory=Moments)
     raised: tuple[str, ...] = ()
 
@@ -217,16 +207,11 @@ def _check_arms(history: History, start: int, version: int) -> str:
 
 # --- warnings and log lines
 
-OUTLIER_DISTANCE = 1e4
-"""An outlier is this many times as far from the median as three quarters of the others are."""
-COMPARED = 1000
-"""Earlier rewards that new ones are compared with."""
-FEWEST_VALUES = 5
-"""Values below which nothing is usual."""
-FEWEST_COMPARED = 16
-"""Values other than the median that a column needs in which many equal it."""
-OUTLIER_CHECK_EVERY = 16
-"""With one update per round, look for outliers only every 16 rewards."""
+OUTLIER_DISTANCE = 1e4  # an outlier is this many times as far from the median as three quarters of the others are
+COMPARED = 1000  # earlier rewards that new ones are compared with
+FEWEST_VALUES = 5  # values below which nothing is usual
+FEWEST_COMPARED = 16  # values other than the median that a column needs in which many equal it
+OUTLIER_CHECK_EVERY = 16  # with one update per round, look for outliers only every 16 rewards
 GLANCE = 100
 """The latest rewards, which are compared first: a number within this many times their range is not an outlier."""
 

@@ -49,15 +49,11 @@ class NetworkLearner(ScaledLearner):
     rewards: RewardScale
     plan: TrainingPlan
     standardise_rewards: bool
-    training_rows: int | None = None
-    """Samples that an update trains on, at most; None: all of them."""
-    clip: tuple[float, float] | None = None
-    """Quantiles beyond which rewards are clipped."""
-    direction: Weights | None = None
-    """Where the next estimate of the curvature starts."""
+    training_rows: int | None = None  # samples that an update trains on, at most; None: all of them
+    clip: tuple[float, float] | None = None  # quantiles beyond which rewards are clipped
+    direction: Weights | None = None  # where the next estimate of the curvature starts
     used_step: float | None = None
-    used_steps: int | None = None
-    """Steps of the last training; None before one, and in a policy that was loaded."""
+    used_steps: int | None = None  # steps of the last training; None before one, and in a policy that was loaded
 
     # --- predictions
 

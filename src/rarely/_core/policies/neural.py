@@ -51,15 +51,12 @@ from rarely._core.schedules import EveryRound, Schedule
 from rarely._core.training.gradient_descent import Precision, TrainingPlan
 from rarely._core.types import Array
 
-PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01
-"""m, J and β where a policy does not tune itself."""
+PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01  # m, J and β where a policy does not tune itself
 TUNED_HIDDEN = 200
 TUNED_BETA = NoiseRadius(1.0, exploit_last=True)
 """m and β where it does: one standard deviation of what is not known yet."""
-EVIDENCE_BETA = NoiseRadius(0.7, exploit_last=True)
-"""β where evidence chooses kernels."""
-KERNEL_FORMS = ("auto", "exact", "dual")
-"""The forms of Z that kernels have."""
+EVIDENCE_BETA = NoiseRadius(0.7, exploit_last=True)  # β where evidence chooses kernels
+KERNEL_FORMS = ("auto", "exact", "dual")  # the forms of Z that kernels have
 
 
 class BatchNeuralUCB(Policy):
@@ -319,8 +316,7 @@ class BatchNeuralUCB(Policy):
     _tuned_beta: NoiseRadius = TUNED_BETA
     _evidence_beta: NoiseRadius = EVIDENCE_BETA
     _tuned_within_batch: WithinBatch = "running"
-    _takes_models = True
-    """Whether the network may be one of the user's, one of sparse contexts, or a kernel."""
+    _takes_models = True  # whether the network may be one of the user's, one of sparse contexts, or a kernel
 
     def _around(self, learner: Learner) -> Learner:
         """Return what the policy learns with, given its network."""

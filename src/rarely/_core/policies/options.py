@@ -208,10 +208,8 @@ def _read(kind: type[Setting], value: Any, rule: str) -> Setting:
     return kind(**value)
 
 
-TUNED_ROWS = 10_000
-"""Samples that a training that tunes itself uses, at most."""
-DEFAULT_HISTORY = 20_000_000
-"""Bytes of past rounds that "auto" allows: a file then stays below 30 MB."""
+TUNED_ROWS = 10_000  # samples that a training that tunes itself uses, at most
+DEFAULT_HISTORY = 20_000_000  # bytes of past rounds that "auto" allows: a file then stays below 30 MB
 DEFAULT_OPERATIONS = 37_800_000
 """Multiplications that a decision of the practical policy may take in an exact form: about 5 ms on a common server."""
 

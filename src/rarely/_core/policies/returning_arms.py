@@ -33,8 +33,7 @@ from rarely._core.policies.learner import ScoreOverride, saved_fields
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, IntArray
 
-MAX_SPREAD = 1e150
-"""The largest spread that a file may have, whose square does not overflow."""
+MAX_SPREAD = 1e150  # the largest spread that a file may have, whose square does not overflow
 OWN_REWARDS, OTHER_ARMS = 10.0, 3.0
 """Rewards' worth by which σ² is drawn to that of the other arms, and arms' worth by which theirs is drawn to s²."""
 BOUND_WIDENING = 15.0
@@ -43,12 +42,10 @@ GAIN_LEFT, CLEARLY = 0.7, 1.0
 own means the model must predict, in units of s²."""
 FEW_REWARDS, FEWEST_COMPARED = 3, 6
 """The most earlier rewards of an arm on which own means and the model are compared, and the fewest rewards compared."""
-TRIES = 1.5
-"""Tries of each arm that shares no column, over log₂(1 + t)."""
+TRIES = 1.5  # tries of each arm that shares no column, over log₂(1 + t)
 STUCK = 16
 """Rewards from which own rewards decide where fewer could be compared: a policy that repeats an arm compares none."""
-MOST_ARMS = MOST_COLUMNS = 4096
-"""More contexts than this are not looked up in every round, nor columns."""
+MOST_ARMS = MOST_COLUMNS = 4096  # more contexts than this are not looked up in every round, nor columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,25 +54,20 @@ class ReturningArms(ScoreOverride):
 
     source = "returning arms"
 
-    contexts: Array
-    """(K, d)."""
+    contexts: Array  # (K, d)
     chosen: IntArray
     count: Array
     mean: Array
-    squares: Array
-    """(K,): Σ(r − r̄)²."""
+    squares: Array  # (K,): Σ(r − r̄)²
     places: Mapping[bytes, int] = field(default_factory=dict)
     spread: float = 0.0
     horizon: int = 0
-    learned: int = 0
-    """Rewards, in the order in which they came, that are in these sums."""
+    learned: int = 0  # rewards, in the order in which they came, that are in these sums
     gain: float = 0.0
     """By how much own means predicted new rewards better than the model, of arms with few rewards before."""
     compared: int = 0
-    disjoint: bool = False
-    """Whether the arms share no column."""
-    columns: int | None = None
-    """How many there are, where contexts are packed; see `SparseRows`."""
+    disjoint: bool = False  # whether the arms share no column
+    columns: int | None = None  # how many there are, where contexts are packed; see `SparseRows`
 
     @classmethod
     def start(cls, dim: int, columns: int | None = None) -> ReturningArms:
@@ -206,18 +198,13 @@ class DisjointArms(ScoreOverride):
 
     source = "disjoint arms"
 
-    arms: IntArray
-    """(d,): the arm that each column belongs to, by the lowest of its columns; -1 while unknown."""
-    tried: Array
-    """(d,): rounds that chose the arm whose lowest column this is."""
+    arms: IntArray  # (d,): the arm that each column belongs to, by the lowest of its columns; -1 while unknown
+    tried: Array  # (d,): rounds that chose the arm whose lowest column this is
     rounds: int = 0
-    length: float = 0.0
-    """Σ mean ‖x‖² of rounds."""
+    length: float = 0.0  # Σ mean ‖x‖² of rounds
     learned: int = 0
-    values: Array = field(default_factory=lambda: np.zeros(0))
-    """Different rewards so far, up to three."""
-    columns: int | None = None
-    """As of `ReturningArms`."""
+    values: Array = field(default_factory=lambda: np.zeros(0))  # different rewards so far, up to three
+    columns: int | None = None  # as of `ReturningArms`
 
     @classmethod
     def start(cls, dim: int, columns: int | None = None) -> DisjointArms:

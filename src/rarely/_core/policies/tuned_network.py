@@ -48,16 +48,12 @@ from rarely._core.saving.fields import Fields
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray
 
-STEPS = 330
-"""J: enough for momentum to come close to the minimiser."""
+STEPS = 330  # J: enough for momentum to come close to the minimiser
 LEAST_TRUST, BEYOND = 1e-6, 3.0
 """What a reward counts at least, and robust standard deviations from which it counts less where tails are heavy."""
-RECALLED = 400
-"""Rewards by which memories are judged, at most: the latest half of them, and a sample of the others."""
-BATCHES, SHORTEST = 8, 25
-"""Batches that a memory predicts, and rounds of the shortest window."""
-ALARM = 2.0
-"""Standard errors by which the newest rewards must be predicted worse than held-out ones."""
+RECALLED = 400  # rewards by which memories are judged, at most: the latest half of them, and a sample of the others
+BATCHES, SHORTEST = 8, 25  # batches that a memory predicts, and rounds of the shortest window
+ALARM = 2.0  # standard errors by which the newest rewards must be predicted worse than held-out ones
 JITTER = 1e-9
 
 
@@ -66,19 +62,13 @@ class TunedNetwork(LearnerAround):
     """The paper's learner, its penalty, skip path, noise and memory chosen by likelihood."""
 
     base: NetworkLearner
-    forgets: bool = True
-    """Whether it may forget."""
+    forgets: bool = True  # whether it may forget
     ridge: float = 1.0
-    unit: float = 1.0
-    """d."""
-    variance: float = 1.0
-    """s² of the process, in squared units of the scaled rewards."""
-    held_out: float = math.inf
-    """Mean squared error of leave-one-out predictions, in squared reward units."""
-    learned: int = 0
-    """Rewards that had arrived."""
-    updates: tuple[int, ...] = ()
-    """Rows at which versions began."""
+    unit: float = 1.0  # d
+    variance: float = 1.0  # s² of the process, in squared units of the scaled rewards
+    held_out: float = math.inf  # mean squared error of leave-one-out predictions, in squared reward units
+    learned: int = 0  # rewards that had arrived
+    updates: tuple[int, ...] = ()  # rows at which versions began
 
     @property
     def chooses_memory(self) -> bool:
@@ -264,8 +254,7 @@ class Remembered(NamedTuple):
 
     window: float = math.inf
     change: int = 0
-    gain: float = 0.0
-    """Nats by which it predicts better than everything."""
+    gain: float = 0.0  # nats by which it predicts better than everything
 
     def first(self, row: int) -> int:
         """Return the first row that it holds when a batch begins with this row."""

@@ -42,8 +42,7 @@ from rarely._core.types import Array
 _MOVING = ("zeros", "offered", "seen", "seen_rounds", "seen_mean", "seen_squares", "center", "spread", "follows")
 """What contexts change in a learner between updates."""
 _NO_REWARD = ("no reward has arrived yet", "no reward has arrived since the last update")
-BOTH_SIDES = 1.959963984540054
-"""Standard deviations that leave 2.5 % of a Gaussian on either side."""
+BOTH_SIDES = 1.959963984540054  # standard deviations that leave 2.5 % of a Gaussian on either side
 
 
 @dataclass(slots=True)
@@ -52,24 +51,16 @@ class Cut:
 
     round: int
     version: int
-    updates: int
-    """Updates on record."""
-    learned: int
-    """Rewards that were in at the last update, logged ones included."""
-    arrived: int
-    """Rewards that were in when the update was prepared, of which `samples` are learned from."""
+    updates: int  # updates on record
+    learned: int  # rewards that were in at the last update, logged ones included
+    arrived: int  # rewards that were in when the update was prepared, of which `samples` are learned from
     samples: int
-    missing: int
-    """Rounds without a reward."""
+    missing: int  # rounds without a reward
     log_det: float
-    exact: bool
-    """Whether Z was exact."""
-    due: str
-    """Why the batch had ended; "" where it had not."""
-    lives: tuple[tuple[int, str], ...] = ()
-    """The lives of the policy, as `History.lives_before` has them."""
-    digest: str = ""
-    """A hash of learner, lives and rewards; "" where the update is made at once."""
+    exact: bool  # whether Z was exact
+    due: str  # why the batch had ended; "" where it had not
+    lives: tuple[tuple[int, str], ...] = ()  # the lives of the policy, as `History.lives_before` has them
+    digest: str = ""  # a hash of learner, lives and rewards; "" where the update is made at once
 
     @classmethod
     def of(cls, state: PolicyState) -> Cut:

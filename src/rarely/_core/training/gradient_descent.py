@@ -31,10 +31,8 @@ STABLE, SHRINK = 1.8, 0.25
 """A gradient step is stable below 2 over the curvature. After a failed attempt the step shrinks by this factor."""
 MOMENTUM_STABLE, MOMENTUM_SHRINK = 1.0, 0.5
 """The same with momentum, whose steps are stable below 4/3 over the curvature."""
-ATTEMPTS = 24
-"""The smallest step tried is SHRINK**(ATTEMPTS − 1) ≈ 1e-14 of the first: rewards of 1e6 need about 1e-6."""
-HOPELESS = 1e3
-"""A loss this many times the initial one ends an attempt early."""
+ATTEMPTS = 24  # the smallest step tried is SHRINK**(ATTEMPTS − 1) ≈ 1e-14 of the first: rewards of 1e6 need about 1e-6
+HOPELESS = 1e3  # a loss this many times the initial one ends an attempt early
 
 Optimiser = Literal["gradient_descent", "sgd"]
 Precision = Literal["float32", "float64"]
@@ -66,8 +64,7 @@ class TrainingReport:
     """What a budget of seconds left undone."""
 
 
-NO_TRAINING = TrainingReport()
-"""The report of a model with a closed-form solution, or if nothing was learned."""
+NO_TRAINING = TrainingReport()  # the report of a model with a closed-form solution, or if nothing was learned
 
 TRAINING_NUMBERS = tuple(field.name for field in fields(TrainingReport))
 
@@ -76,21 +73,16 @@ TRAINING_NUMBERS = tuple(field.name for field in fields(TrainingReport))
 class TrainingPlan:
     """How to train; `Training` and `Preset` have checked its parts."""
 
-    ridge: float
-    """λ of the penalty."""
-    steps: int = 200
-    """J, how many steps are taken."""
-    step_size: float | None = None
-    """The paper's η; None derives it from the curvature."""
+    ridge: float  # λ of the penalty
+    steps: int = 200  # J, how many steps are taken
+    step_size: float | None = None  # the paper's η; None derives it from the curvature
     optimiser: Optimiser = "gradient_descent"
     """"gradient_descent" is `train`; "sgd" is `rarely._core.training.sgd.train_singly`."""
     precision: Precision = "float64"
     warm_start: bool = False
     """Whether descent starts at the last version's weights: a deviation from the paper, which starts at θ_0."""
-    seed: int = 0
-    """Of the order of samples, where a model of the user's draws one."""
-    momentum: bool = False
-    """Whether steps are Nesterov's, which come closer to the minimiser."""
+    seed: int = 0  # of the order of samples, where a model of the user's draws one
+    momentum: bool = False  # whether steps are Nesterov's, which come closer to the minimiser
 
     def __post_init__(self) -> None:
         if self.warm_start and self.optimiser == "sgd":

@@ -37,20 +37,14 @@ from rarely._core.native import form, in_use, library, threads
 from rarely._core.native.loader import TrainingTask
 from rarely._core.types import Array, BoolArray, Floats, IntArray
 
-CACHE_BYTES = 2**18
-"""A tile's widest array should stay in the second-level cache through a pass."""
+CACHE_BYTES = 2**18  # a tile's widest array should stay in the second-level cache through a pass
 MAX_ITERATIONS, CONVERGED = 30, 0.003
 """Of a power iteration: at most this many, and the relative change at which it stops."""
-SPARSE = 0.75
-"""Blocks are looked for if at most this part of the numbers is nonzero."""
-SHARED = 0.5
-"""A column that is nonzero in a greater part of the samples may be shared."""
-MAX_ROUNDS = 64
-"""Of the search for groups: samples joined by a longer chain are not treated as a block."""
-STRETCH = 2e10
-"""Operations of the compiled descent between two chances for Ctrl-C: some tenths of a second."""
-STRIP = 8
-"""Samples that the compiled passes take together: a group is filled up to a multiple."""
+SPARSE = 0.75  # blocks are looked for if at most this part of the numbers is nonzero
+SHARED = 0.5  # a column that is nonzero in a greater part of the samples may be shared
+MAX_ROUNDS = 64  # of the search for groups: samples joined by a longer chain are not treated as a block
+STRETCH = 2e10  # operations of the compiled descent between two chances for Ctrl-C: some tenths of a second
+STRIP = 8  # samples that the compiled passes take together: a group is filled up to a multiple
 ROW_COST, GROUP_COST = 12, 2_500_000
 """The cost of a row beside its products, in columns; that of a group in NumPy, in multiplications per hidden layer."""
 Pointers = ctypes.Array[ctypes.c_void_p]
@@ -60,10 +54,8 @@ class MomentumState(NamedTuple):
     """The state of a descent with momentum."""
 
     weights: Weights
-    ago: Weights
-    """The weights one step before."""
-    steps: int = 0
-    """Steps taken so far."""
+    ago: Weights  # the weights one step before
+    steps: int = 0  # steps taken so far
 
     @classmethod
     def at_rest(cls, weights: Weights) -> MomentumState:
@@ -242,15 +234,11 @@ def _weighted_product(signals: Floats, inputs: Floats, row_weights: Floats) -> F
 class Pattern(NamedTuple):
     """Groups of samples and of columns."""
 
-    samples: IntArray
-    """(n,): the samples, group by group."""
-    columns: IntArray
-    """(d,): the shared columns, those of each group, those that are 0 in all samples."""
+    samples: IntArray  # (n,): the samples, group by group
+    columns: IntArray  # (d,): the shared columns, those of each group, those that are 0 in all samples
     shared: int
-    group_samples: IntArray
-    """(G,): n_g."""
-    group_columns: IntArray
-    """(G,): c_g."""
+    group_samples: IntArray  # (G,): n_g
+    group_columns: IntArray  # (G,): c_g
 
     @property
     def products(self) -> int:

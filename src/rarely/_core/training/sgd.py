@@ -27,10 +27,8 @@ from rarely._core.training.objective import Objective
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array
 
-CONVERGED = 1e-3
-"""An epoch whose mean loss is at most this ends the training."""
-STRETCH = 100
-"""Samples between two looks at the clock, with a budget of seconds."""
+CONVERGED = 1e-3  # an epoch whose mean loss is at most this ends the training
+STRETCH = 100  # samples between two looks at the clock, with a budget of seconds
 
 
 def train_singly(

@@ -15,14 +15,10 @@ from collections.abc import Callable, Iterable
 from rarely._core.errors import check_positive
 from rarely._core.progress import Bar, Progress, read_progress
 
-TRAINED = 0.9
-"""The fraction at which training has ended."""
-USUAL_STEPS = 20
-"""Progress steps of a training; how often one is repeated with a smaller step is not known in advance."""
-STRETCH = 10
-"""Descent steps between two looks at the clock."""
-clock: Callable[[], float] = time.monotonic
-"""Seconds; tests replace it."""
+TRAINED = 0.9  # the fraction at which training has ended
+USUAL_STEPS = 20  # progress steps of a training; how often one is repeated with a smaller step is not known in advance
+STRETCH = 10  # descent steps between two looks at the clock
+clock: Callable[[], float] = time.monotonic  # seconds; tests replace it
 
 
 class Watch:
@@ -83,5 +79,4 @@ class Watch:
         return f"seconds = {self._seconds:g} were over: {'; '.join(self._undone)}" if self._undone else ""
 
 
-UNWATCHED = Watch()
-"""No callback and no budget."""
+UNWATCHED = Watch()  # no callback and no budget
