@@ -19,7 +19,7 @@ from rarely import (
     SparseRows,
     Window,
 )
-from rarely._core.policies.linear_evidence import RIDGES
+from rarely._core.policies.linear import RIDGES
 
 
 def played(policy, rounds=120, *, dim=4, unit=1.0, offset=0.0, noise=0.3, seed=0, arms=3):

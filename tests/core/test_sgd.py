@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from oracle import output_and_gradient, unflatten
 from rarely import BatchNeuralUCB, FixedGrid, Training, load
 from rarely._core.model.network import Network
-from rarely._core.training.gradient_descent import HOPELESS, TrainingPlan
-from rarely._core.training.sgd import train_singly
+from rarely._core.training.gradient_descent import HOPELESS, TrainingPlan, train_singly
 
 networks = st.builds(
     Network,

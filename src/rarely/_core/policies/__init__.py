@@ -3,8 +3,7 @@
 from rarely._core.policies.composed import ComposedPolicy
 from rarely._core.policies.learner import FitResult, Learner
 from rarely._core.policies.linear import LinTS, LinUCB
-from rarely._core.policies.neural import BatchNeuralUCB, NeuralEpsilonGreedy, NeuralTS, NeuralUCB
-from rarely._core.policies.neural_linear import NeuralLinear
+from rarely._core.policies.neural import BatchNeuralUCB, NeuralEpsilonGreedy, NeuralLinear, NeuralTS, NeuralUCB
 from rarely._core.policies.options import Additions, Limits, Preset, PresetName, Training
 from rarely._core.policies.policy import Policy
 from rarely._core.policies.saving import load

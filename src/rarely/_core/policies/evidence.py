@@ -48,8 +48,17 @@ from rarely._core.model import kernels
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, KernelForm, Memory, Units, Views
 from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
-from rarely._core.policies.gaussian_process import ARITHMETIC, RIDGES, SPAN, likely_ridge
-from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, split_mix, training_rows
+from rarely._core.policies.gaussian_process import ARITHMETIC, SPAN
+from rarely._core.policies.learner import (
+    RIDGES,
+    FitResult,
+    Learner,
+    RewardTask,
+    ScaledLearner,
+    likely_ridge,
+    split_mix,
+    training_rows,
+)
 from rarely._core.saving.fields import Fields, Shape
 from rarely._core.training.gradient_descent import TrainingReport
 from rarely._core.training.watch import UNWATCHED, Watch

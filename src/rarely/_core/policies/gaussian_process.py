@@ -26,14 +26,7 @@ from rarely._core.model.features import Factors
 from rarely._core.model.kernels import Memory, Units, Views
 from rarely._core.types import Array
 
-RIDGES = np.array([1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300])  # λ on trial, in units of the signal
 SPAN = 6.0  # nats behind the best beyond which a ridge counts for nothing
-
-
-def likely_ridge(lost: Array) -> float:
-    """Return the geometric mean of RIDGES, weighted by likelihood, given minus its logarithm, (…, ridges)."""
-    share = np.exp(lost.min() - lost).reshape(-1, len(RIDGES)).sum(axis=0)
-    return float(np.exp(share @ np.log(RIDGES) / share.sum()))
 
 
 def solved(gram: Array, target: Array, noise: Array | float) -> tuple[Array, Array]:

@@ -25,6 +25,7 @@ from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray, forwarded
 
+RIDGES = np.array([1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300])  # λ on trial, in units of the signal
 SAMPLE_SALT = 0x5DEECE66D  # makes the sample of rows independent of the folds, which hash rows too
 
 
@@ -116,6 +117,12 @@ def training_rows(rows: IntArray, most: int | None) -> IntArray:
     hashes = split_mix(rows[:recent] ^ SAMPLE_SALT)
     older = np.argpartition(hashes, most // 2)[: most // 2]
     return np.concatenate((np.sort(older), np.arange(recent, count)))
+
+
+def likely_ridge(lost: Array) -> float:
+    """Return the geometric mean of RIDGES, weighted by likelihood, given minus its logarithm, (…, ridges)."""
+    share = np.exp(lost.min() - lost).reshape(-1, len(RIDGES)).sum(axis=0)
+    return float(np.exp(share @ np.log(RIDGES) / share.sum()))
 
 
 def split_mix(rows: IntArray) -> NDArray[np.uint64]:

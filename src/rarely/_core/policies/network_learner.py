@@ -14,13 +14,15 @@ this learner is in modules of its own, and nothing here knows of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import Covariance, Widths
+from rarely._core.covariance.cholesky import ridge_solution
+from rarely._core.errors import SnapshotError
 from rarely._core.inputs.arm_blocks import Crossed
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, RewardScale
@@ -29,11 +31,10 @@ from rarely._core.model.features import Factors
 from rarely._core.model.network import Network, Weights
 from rarely._core.model.shared_row import SharedRow
 from rarely._core.model.sparse_features import values_and_factors
-from rarely._core.policies.learner import FitResult, Learner, RewardTask, ScaledLearner, TrainingSet
+from rarely._core.policies.learner import FitResult, Learner, LearnerAround, RewardTask, ScaledLearner, TrainingSet
 from rarely._core.policies.options import TUNED_ROWS
 from rarely._core.saving.fields import LARGEST_WHOLE, DType, Fields
-from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, train
-from rarely._core.training.sgd import train_singly
+from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, train, train_singly
 from rarely._core.training.watch import UNWATCHED, Watch
 from rarely._core.types import Array, Arrays
 
@@ -244,3 +245,60 @@ class SparseTraining(NamedTuple):
         if self.whole.network.skip is not None:
             last[:, m + space.seen] += space.turned_back(layers[1][:, m:] - start[1][:, m:])
         return first, last
+
+
+@dataclass(frozen=True)
+class LastLayerLearner(LearnerAround):
+    """NeuralLinear: a network learns what to look at, and Bayesian linear regression on that decides.
+
+    a   (n, m)   last hidden layer at the version's weights (with a skip path: and s·x), which is the feature
+    ĉ            (λI + Σ aaᵀ)⁻¹ Σ a r̃   over the rounds whose rewards are in
+    """
+
+    coefficients: Array = field(default_factory=lambda: np.zeros(0))
+    """ĉ, in units of u; none before the first update, where the mean is 0."""
+
+    @property
+    def _network(self) -> NetworkLearner:
+        innermost = self.innermost
+        assert isinstance(innermost, NetworkLearner)
+        return innermost
+
+    @property
+    def widths(self) -> Widths:
+        return self._network.network.shapes[-1:]
+
+    def assess(self, contexts: Array) -> tuple[Array, Factors]:
+        network = self._network
+        factors = self.base.assess(contexts)[1].last_layer()
+        a = factors.inputs[0]
+        values = a @ self.coefficients if len(self.coefficients) else np.zeros(len(a))
+        return network.rewards.center + network.rewards.spread * network.network.output_scale * values, factors
+
+    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
+        fit = self.base.learn(history, watch)
+        learner = self.with_base(fit.learner)
+        if fit.reason:
+            return replace(fit, learner=learner, basis=None if fit.basis is None else self.with_base(fit.basis))
+        _, contexts, rewards, weights = history.samples()
+        network = learner._network
+        targets = (rewards - network.rewards.center) / (network.rewards.spread * network.network.output_scale)
+        a = learner.assess(contexts)[1].weighted(weights).vectors()
+        targets = targets if weights is None else targets * np.sqrt(weights)
+        coefficients = ridge_solution(network.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
+        fitted = replace(learner, coefficients=coefficients)
+        return replace(fit, learner=fitted, basis=fitted)
+
+    def reward_task(self, history: History, new: int) -> RewardTask | None:
+        task = self.base.reward_task(history, new)
+        return None if task is None else replace(task, scale=None)  # its own regression is on the sample
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        numbers, arrays = self.base.state()
+        return numbers, arrays | {"coefficients": self.coefficients}
+
+    def restored(self, saved: Fields) -> Self:
+        coefficients = saved.array("coefficients", (None,))
+        if len(coefficients) not in (0, self._network.network.shapes[-1][1]):
+            raise SnapshotError("must hold learner.coefficients of the last layer, or none. Use a backup.")
+        return replace(self, base=self.base.restored(saved), coefficients=coefficients)

@@ -28,22 +28,11 @@ from rarely._core.inputs.scaling import ContextMap, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.network import Network
 from rarely._core.model.sparse_features import sparse_gram
+from rarely._core.policies import options
+from rarely._core.policies.evidence import EvidenceFactory, EvidenceLearner
 from rarely._core.policies.learner import Learner, LearnerAround, ScoreOverride
-from rarely._core.policies.network_learner import NetworkLearner
-from rarely._core.policies.options import (
-    DEFAULT_HISTORY,
-    DEFAULT_OPERATIONS,
-    TUNED_ROWS,
-    Additions,
-    Limits,
-    Preset,
-    PresetName,
-    Training,
-    additions_from,
-    limits_from,
-    preset_from,
-    training_from,
-)
+from rarely._core.policies.network_learner import LastLayerLearner, NetworkLearner
+from rarely._core.policies.options import TUNED_ROWS, Additions, Limits, Preset, PresetName, Training
 from rarely._core.policies.policy import Policy, Ties
 from rarely._core.policies.saving import encoded
 from rarely._core.policies.state import WithinBatch
@@ -153,7 +142,8 @@ class BatchNeuralUCB(Policy):
         limits: Limits | None = None,
         additions: Additions | None = None,
     ) -> None:
-        preset, training, additions = preset_from(preset), training_from(training), additions_from(additions)
+        preset, training = options.preset_from(preset), options.training_from(training)
+        additions = options.additions_from(additions)
         _check_together(ties, forgetting, preset)
         deep = None if is_whole(depth) and depth == 2 else depth
         dim = self._dim_of(
@@ -161,8 +151,9 @@ class BatchNeuralUCB(Policy):
         )
         fitted = preset.scale_contexts and model is None
         scale = ContextScale.start(dim, context_scale, constant=fitted or model is not None, fitted=fitted)
-        sparse, self._tunes = isinstance(scale.map, SparseRows), preset.can_tune and training.tunes
-        network = any(each is not None for each in (model, hidden, deep)) or sparse or not self._takes_models
+        sparse = scale.map if isinstance(scale.map, SparseRows) else None
+        self._tunes = preset.can_tune and training.tunes
+        network = not self._takes_models or any(each is not None for each in (model, hidden, deep, sparse))
         self._by_evidence = self._tunes and not network and training == Training() and covariance in KERNEL_FORMS
         training = training if self._by_evidence else training.with_rows(TUNED_ROWS if self._tunes else "all")
         # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
@@ -170,13 +161,22 @@ class BatchNeuralUCB(Policy):
         self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
         self._settings |= {"ties": ties} | ({} if additions == Additions() else {"additions": additions})
         self._settings |= self._defaults(hidden, beta, within_batch) | {"depth": depth, "ridge": ridge}
-        self._keep_model(model)
-        if sparse:
+        if model is not None:  # in the place of sizes
+            del self._settings["hidden"], self._settings["depth"]
+            self._settings["model"], self._packed = model, model.contexts
+        if sparse is not None:
             self._check_sparse(depth, preset, training)
-        limits, source = self._limits_of(limits, preset, scale), seeded(seed)
+        limits, source = (
+            options.limits_from(limits).with_defaults(
+                history=options.DEFAULT_HISTORY if self._tunes else None,
+                operations=options.DEFAULT_OPERATIONS if preset.scale_contexts else None,
+                arms=scale.map.arms,
+            ),
+            seeded(seed),
+        )
         when: Any = schedule  # None is refused there
         window: Any = None if is_automatic(forgetting) else forgetting
-        packed = scale.map.columns if isinstance(scale.map, SparseRows) else None
+        packed = None if sparse is None else sparse.columns
         super().__init__(
             self._around(self._learner_of(scale, limits.memory, source.generator)),
             schedule=when,
@@ -208,12 +208,6 @@ class BatchNeuralUCB(Policy):
             )
         return int(model.dim)
 
-    def _keep_model(self, model: Any) -> None:
-        """Put a user's model into the settings, in the place of sizes."""
-        if model is not None:
-            del self._settings["hidden"], self._settings["depth"]
-            self._settings["model"], self._packed = model, model.contexts
-
     def _check_sparse(self, depth: int, preset: Preset, training: Training) -> None:
         """Refuse settings that do not go with sparse contexts."""
         continues = training.warm_start or preset.optimiser == "sgd"
@@ -222,13 +216,6 @@ class BatchNeuralUCB(Policy):
                 "SparseRows need BatchNeuralUCB, NeuralUCB or NeuralTS, of depth 2 without biases, whose trainings "
                 "start from the initial weights."
             )
-
-    def _limits_of(self, limits: Limits | None, preset: Preset, scale: ContextScale) -> Limits:
-        """Return limits, those that are left open chosen."""
-        history, operations = (DEFAULT_HISTORY if self._tunes else None), DEFAULT_OPERATIONS
-        return limits_from(limits).with_defaults(
-            history=history, operations=operations if preset.scale_contexts else None, arms=scale.map.arms
-        )
 
     def _defaults(self, hidden: int | None, beta: Beta | None, within_batch: WithinBatch | None) -> dict[str, Any]:
         """Return these settings, those that are None chosen."""
@@ -239,14 +226,12 @@ class BatchNeuralUCB(Policy):
         chosen = {"hidden": hidden, "beta": beta, "within_batch": within_batch}
         return {name: usual[name] if value is None else value for name, value in chosen.items()}
 
-    # What tunes itself is imported where it is used: a policy that names its training needs none of it.
+    # What tunes a network is imported where it is used: a policy that names its training needs none of it.
 
     def _learner_of(self, scale: ContextScale, memory: int, generator: np.random.Generator) -> Learner:
         """Return what learns before any reward: kernels, a network that tunes itself, or the paper's."""
         forgets = is_automatic(self._settings["forgetting"])
         if self._by_evidence:
-            from rarely._core.policies.evidence import EvidenceLearner
-
             return EvidenceLearner(scale, forgets)
         if not self._tunes:
             return self._network_learner(scale, memory, generator, self._settings["preset"].precision)
@@ -264,8 +249,7 @@ class BatchNeuralUCB(Policy):
     ) -> NetworkLearner:
         """Return the paper's learner before any reward, with weights that the generator draws."""
         chosen = self._settings
-        preset, training = chosen["preset"], chosen["training"]
-        model: Any = chosen.get("model")
+        preset, training, model = chosen["preset"], chosen["training"], chosen.get("model")
         if model is None:
             sizes, reading = (chosen["hidden"], chosen["depth"]), (preset.biases, preset.scaling, preset.initial)
             network = Network(scale.map.scaled_dim, *sizes, *reading, training.skip)
@@ -298,8 +282,6 @@ class BatchNeuralUCB(Policy):
     def _factory_of(self, model: Any, scale: ContextScale) -> Any:
         """Return what makes Z: of kernels, of sparse contexts by their products, of a user's model as it says."""
         if self._by_evidence:
-            from rarely._core.policies.evidence import EvidenceFactory
-
             return EvidenceFactory
         if isinstance(scale.map, SparseRows):
             return partial(DualFactory, inner=sparse_gram, columns=scale.map.scaled_dim)
@@ -435,16 +417,34 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
                 f"{', '.join(sorted(taken))} cannot be set: this policy has no bonuses, and epsilon is its "
                 "exploration. Use BatchNeuralUCB for more."
             )
-        settings |= {"beta": 0.0, "exploration": Mixture(epsilon)}
-        super().__init__(dim, schedule, **settings)
+        super().__init__(dim, schedule, beta=0.0, exploration=Mixture(epsilon), **settings)
         self._epsilon = epsilon
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""
-        fixed = ("beta", "exploration")
-        return {name: value for name, value in super().settings().items() if name not in fixed} | {
-            "epsilon": self._epsilon
-        }
+        own = {name: value for name, value in super().settings().items() if name not in ("beta", "exploration")}
+        return own | {"epsilon": self._epsilon}
+
+
+class NeuralLinear(NeuralTS):
+    """Thompson sampling on the last layer (Riquelme, Tucker and Snoek, 2018) under any schedule.
+
+    At each update the network is trained as `BatchNeuralUCB`'s; then the mean is the ridge regression on its
+    last layer's input, and Z is rebuilt from all rounds as that layer sees them now. The arguments are those of
+    `BatchNeuralUCB`: λ is the ridge of the regression too, and an arm's deviation is β·√(aᵀZ⁻¹a).
+
+    Examples
+    --------
+    >>> from rarely import FixedGrid, NeuralLinear
+    >>> policy = NeuralLinear(dim=2, hidden=8, schedule=FixedGrid(horizon=20, batches=2), seed=0)
+    >>> policy.select([[1.0, 0.0], [1.0, 0.0]]).probabilities
+    array([0.5, 0.5])
+    """
+
+    _takes_models = False
+
+    def _around(self, learner: Learner) -> Learner:
+        return LastLayerLearner(learner)
 
 
 def _check_together(ties: Ties, forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:

@@ -32,14 +32,16 @@ from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import RewardScale
 from rarely._core.model.features import Factors
 from rarely._core.policies.evidence import CHANGES, FEWEST, FORGETTING, JUDGED, huber, sample_rows, tails
-from rarely._core.policies.gaussian_process import RIDGES, likely_ridge, misfits, solved
+from rarely._core.policies.gaussian_process import misfits, solved
 from rarely._core.policies.learner import (
+    RIDGES,
     FitResult,
     Learner,
     LearnerAround,
     Recall,
     RewardTask,
     TrainingSet,
+    likely_ridge,
     split_mix,
     training_rows,
 )
