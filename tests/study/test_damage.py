@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from rarely.study import BrokenStudy, Event, InvalidStorage, NewerSchema, Study, StudyError
-from rarely.study.storage import tables
+from rarely.study.storage import database
 from studies import contexts_of, every_storage, linear, play
 
 root = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -50,7 +50,7 @@ def url(path):
 
 
 @every_storage
-@pytest.mark.parametrize("table", tables.TABLES)
+@pytest.mark.parametrize("table", database.TABLES)
 def test_rows_cannot_be_changed_or_deleted(make, table):
     study = make()
     play(study, 0, 3)
@@ -176,8 +176,8 @@ def test_a_database_of_another_program_is_refused(tmp_path):
 
 def test_a_newer_schema_is_refused(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("INSERT INTO rarely_schema VALUES (?, '9.9')", (tables.SCHEMA + 1,))
-    with pytest.raises(NewerSchema, match=f"schema {tables.SCHEMA + 1}"):
+        connection.execute("INSERT INTO rarely_schema VALUES (?, '9.9')", (database.SCHEMA + 1,))
+    with pytest.raises(NewerSchema, match=f"schema {database.SCHEMA + 1}"):
         Study.open(url(path))
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from rarely._cli import app
 from rarely.study import InvalidStorage, NewerSchema, OlderSchema, Study
-from rarely.study.storage import open_storage, tables, upgrade
+from rarely.study.storage import database, open_storage
 from studies import contexts_of, linear, play
 
 both = pytest.mark.parametrize("storage", ["sqlite", "postgresql"], indirect=True)
@@ -26,19 +26,19 @@ def earlier(storage):
 
 
 def rewrite(storage, schema, rarely, *statements):
-    with closing(open_storage(storage)) as database, database.transaction(database.writable):
-        if database.dialect == "sqlite":
-            database.execute("DROP TRIGGER rarely_schema_no_update")
+    with closing(open_storage(storage)) as opened, opened.transaction(opened.writable):
+        if opened.dialect == "sqlite":
+            opened.execute("DROP TRIGGER rarely_schema_no_update")
         else:
-            database.execute("ALTER TABLE rarely_schema DISABLE TRIGGER USER")
-        database.execute("UPDATE rarely_schema SET version = ?, rarely = ?", (schema, rarely))
+            opened.execute("ALTER TABLE rarely_schema DISABLE TRIGGER USER")
+        opened.execute("UPDATE rarely_schema SET version = ?, rarely = ?", (schema, rarely))
         for statement in statements:
-            database.execute(statement)
+            opened.execute(statement)
 
 
 def versions_of(storage):
-    with closing(open_storage(storage)) as database, database.reading():
-        return database.execute("SELECT version FROM rarely_schema ORDER BY version")
+    with closing(open_storage(storage)) as opened, opened.reading():
+        return opened.execute("SELECT version FROM rarely_schema ORDER BY version")
 
 
 @both
@@ -64,16 +64,16 @@ def test_an_earlier_schema_is_upgraded_after_a_backup(earlier, tmp_path):
 
 @both
 def test_a_step_that_fails_changes_nothing(earlier, tmp_path, monkeypatch):
-    def fail(database):
-        database.execute("CREATE TABLE rarely_half (x INTEGER)")
+    def fail(opened):
+        opened.execute("CREATE TABLE rarely_half (x INTEGER)")
         raise RuntimeError
 
-    monkeypatch.setitem(upgrade.STEPS, 3, ("fail", fail))
+    monkeypatch.setitem(database.STEPS, 3, ("fail", fail))
     with pytest.raises(RuntimeError):
         Study.upgrade(earlier, tmp_path / "before.db")
-    with closing(open_storage(earlier)) as database, database.transaction(database.writable):
-        database.execute("CREATE TABLE rarely_half (x INTEGER)")  # it is not there
-        database.execute("DROP TABLE rarely_half")
+    with closing(open_storage(earlier)) as opened, opened.transaction(opened.writable):
+        opened.execute("CREATE TABLE rarely_half (x INTEGER)")  # it is not there
+        opened.execute("DROP TABLE rarely_half")
     assert versions_of(earlier) == [(3,)]
     with pytest.raises(InvalidStorage, match="exists already"):
         Study.upgrade(earlier, tmp_path / "before.db")
@@ -92,7 +92,7 @@ def test_a_newer_schema_names_the_version_that_reads_it(tmp_path):
     storage = f"sqlite:///{tmp_path / 'trial.db'}"
     Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]).close()
     with closing(sqlite3.connect(tmp_path / "trial.db")) as connection:
-        connection.execute("INSERT INTO rarely_schema VALUES (?, '9.9')", (tables.SCHEMA + 1,))
+        connection.execute("INSERT INTO rarely_schema VALUES (?, '9.9')", (database.SCHEMA + 1,))
         connection.commit()
     for work in (lambda: Study.open(storage), lambda: Study.upgrade(storage)):
         with pytest.raises(NewerSchema, match=r"written by rarely 9\.9, which reads it"):
@@ -113,10 +113,10 @@ def test_what_was_written_once_is_read_for_ever(schema, tmp_path):
     path = tmp_path / "trial.db"
     path.write_bytes(gzip.decompress((FIXTURES / f"schema-{schema}.db.gz").read_bytes()))
     storage, (head, events) = f"sqlite:///{path}", KNOWN[schema]
-    if schema < tables.SCHEMA:
+    if schema < database.SCHEMA:
         with pytest.raises(OlderSchema, match="upgrade"):
             Study.open(storage)
-        assert len(Study.upgrade(storage, tmp_path / "before.db")) == tables.SCHEMA - schema
+        assert len(Study.upgrade(storage, tmp_path / "before.db")) == database.SCHEMA - schema
     with Study.open(storage) as study:
         status = study.status()
         assert (status.head, status.events, status.version, status.pinned) == (head, events, 0, True)
@@ -137,7 +137,7 @@ def test_what_was_written_once_is_read_for_ever(schema, tmp_path):
 
 
 def test_every_schema_has_a_step():
-    assert set(upgrade.STEPS) == set(range(tables.OLDEST, tables.SCHEMA))
+    assert set(database.STEPS) == set(range(database.OLDEST, database.SCHEMA))
 
 
 @pytest.mark.parametrize("storage", ["sqlite"], indirect=True)

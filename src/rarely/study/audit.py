@@ -27,12 +27,11 @@ from rarely.study.decision import DecisionRecord, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
 from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, flaw_of
 from rarely.study.session import LivePolicy, Session, segments
-from rarely.study.settings import StudySettings
+from rarely.study.settings import StudySettings, stage_at
 from rarely.study.storage import CHUNK, open_storage
-from rarely.study.storage.sqlite import take_checkpoints
-from rarely.study.storage.tables import CHECKPOINTS, TABLES, checkpoint_statement
+from rarely.study.storage.database import CHECKPOINTS, TABLES
+from rarely.study.storage.sqlite import copy_checkpoints, take_checkpoints
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, rewards_to_learn
-from rarely.study.trial import stage_at
 from rarely.study.versions import OUTCOMES, Job, differing, environment, train, versions_in
 
 # --- status
@@ -341,7 +340,7 @@ class _Player:
         job = Job(session.name, content["token"], 0, content["cut"], *learned)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the original training has warned already
-            fingerprint = train(job).fingerprint
+            fingerprint = train(job).body["fingerprint"]
         differs = differing(self._here, content["environment"])
         self.trainings.append(Training(event.seq, event.kind, fingerprint, content["fingerprint"], differs))
 
@@ -435,7 +434,7 @@ def back_up(session: Session, path: str) -> None:
     temporary, beside = f"{path}.part", f"{path}.part-checkpoints"
     try:
         with suppress(StudyError):  # without them a restored study repeats its decisions
-            session.storage.copy_checkpoints(beside)  # before the record, which then has the event of each
+            copy_checkpoints(session.storage, beside)  # before the record, which then has the event of each
         session.storage.backup(temporary)
         take_checkpoints(temporary, beside)
         with closing(open_storage(f"sqlite:///{temporary}?shared=1")) as copied, copied.reading() as tables:
@@ -463,10 +462,10 @@ def restore(backup: str, storage: str) -> list[str]:
             with source.reading() as kept, target.writing("") as tables:
                 if tables.studies() or tables.run("SELECT 1 FROM rarely_erasures"):
                     raise InvalidStorage(f"{target.url} holds studies already; restore into an empty database.")
-                tables.take(source.stream, {name: order for name, order in TABLES.items() if name != "rarely_schema"})
+                target.take(source.stream, {name: order for name, order in TABLES.items() if name != "rarely_schema"})
                 if source.has_checkpoints:
-                    target.execute(checkpoint_statement(target.dialect))
-                    tables.take(source.stream, CHECKPOINTS)
+                    target.create_checkpoints()
+                    target.take(source.stream, CHECKPOINTS)
                 for row in rows:
                     copied, original = tables.of(row), kept.of(row)
                     last = original.last_seq()

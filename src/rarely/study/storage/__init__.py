@@ -21,14 +21,7 @@ __all__ = ["CHUNK", "Lease", "Storage", "StudyRow", "Tables", "loses_writes", "o
 
 
 Storage = SqliteStorage | PostgresqlStorage
-"""A database of studies; several studies and several threads may share one.
-
-`writing(name)` opens a transaction that writes to a study, while no other writer of that study is active; it is
-durable when its block has ended, and `StudyFailed` says that the database did not confirm it. `reading()` opens one
-that sees the database as it was when the transaction began. `backup(path)` copies the whole database, as of one
-moment, to a new SQLite file, while others write. `checkpoints()` opens a transaction of its own beside the record,
-for which nobody waits. `url` names the database without a password, and `time` is its clock, if it has one.
-"""
+"""A database of studies; several studies and several threads may share one."""
 
 
 def open_storage(url: Any, *, new: bool = False, reading: bool = False) -> Storage:

@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any, Self
 
 from rarely.study.errors import InvalidStorage, StudyBusy, StudyError, StudyFailed
-from rarely.study.storage.database import Database, said
-from rarely.study.storage.sqlite import copy_tables
-from rarely.study.storage.tables import TABLES, Tables
+from rarely.study.storage.database import REFUSAL, TABLES, Database, said
+from rarely.study.storage.sqlite import SqliteStorage
+from rarely.study.storage.tables import Tables
 
 _LIMIT = "SET LOCAL statement_timeout = '60s'"
 _READ_ONLY = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_LIMIT}"
@@ -28,7 +28,16 @@ CONNECTION = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval
 class PostgresqlStorage(Database):
     """Studies in a PostgreSQL database."""
 
-    dialect, empty = "postgresql", "holds no studies"
+    dialect, blob, empty = "postgresql", "BYTEA", "holds no studies"
+    setup = (
+        "CREATE FUNCTION rarely_refuse() RETURNS trigger LANGUAGE plpgsql "
+        f"AS $$ BEGIN RAISE EXCEPTION '{REFUSAL}'; END $$"
+    )
+    triggers = (
+        "CREATE TRIGGER {0}_fixed BEFORE UPDATE OR DELETE OR TRUNCATE ON {0} "
+        "FOR EACH STATEMENT EXECUTE FUNCTION rarely_refuse()",
+    )
+    no_trigger = "DROP TRIGGER {0}_fixed ON {0}"
     schema_lock = f"SELECT pg_advisory_xact_lock({0x72617265})"
     writable = f"BEGIN; {_LIMIT}; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'"
 
@@ -101,6 +110,10 @@ class PostgresqlStorage(Database):
 
     # --- what a study needs
 
+    def create_tables(self) -> None:
+        super().create_tables()
+        self.create_checkpoints()
+
     @contextmanager
     def writing(self, name: str) -> Iterator[Tables]:
         with self.transaction(self.writable) as tables:
@@ -124,9 +137,14 @@ class PostgresqlStorage(Database):
         return self.empty if self.execute("SELECT to_regclass('rarely_schema')")[0][0] is None else ""
 
     def backup(self, path: str) -> None:
-        with self._beside() as other, other.reading():
-            there = [name for name in TABLES if other.execute("SELECT to_regclass(?)", (name,))[0][0] is not None]
-            copy_tables(other.stream, path, there)
+        copied = SqliteStorage(path, path, shared=True)
+        with closing(copied), self._beside() as other, other.reading(), copied.transaction(copied.writable):
+            copied.create_tables()
+            for table, order in TABLES.items():
+                if other.execute("SELECT to_regclass(?)", (table,))[0][0] is None:  # of a later schema
+                    copied.execute(f"DROP TABLE {table}")
+                else:
+                    copied.take(other.stream, {table: order})
 
     def close(self) -> None:
         if self.process == os.getpid():

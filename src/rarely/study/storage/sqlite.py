@@ -12,15 +12,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyError
-from rarely.study.storage.database import Database, said
-from rarely.study.storage.tables import CHECKPOINTS, TABLES, Tables, checkpoint_statement, create_tables
+from rarely.study.storage.database import CHECKPOINTS, REFUSAL, Database, said
+from rarely.study.storage.tables import Tables
 
 BUSY_TIMEOUT = 10.0
 """Seconds that a connection waits for another one."""
@@ -70,7 +70,13 @@ def file_system(path: str) -> str:
 class SqliteStorage(Database):
     """Studies in an SQLite file or in memory, over one connection that all studies of the process share."""
 
-    dialect, writable, empty = "sqlite", "BEGIN IMMEDIATE", "is empty"
+    dialect, blob, writable, empty = "sqlite", "BLOB", "BEGIN IMMEDIATE", "is empty"
+    setup = f"PRAGMA application_id = {0x72617265}"  # "rare"
+    triggers = tuple(
+        f"CREATE TRIGGER {{0}}_no_{change.lower()} BEFORE {change} ON {{0}} BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
+        for change in ("UPDATE", "DELETE")
+    )
+    no_trigger = "DROP TRIGGER {0}_no_delete"
     driver_error = sqlite3.Error
 
     def __init__(self, url: str, path: str, *, shared: bool = False, read_only: bool = False) -> None:
@@ -177,12 +183,12 @@ class SqliteStorage(Database):
                     new = not os.path.exists(path)
                     self._beside = SqliteStorage(path, path, shared=self.shared)
                     if new and self.has_checkpoints:  # a backup that is used as it is
-                        with self._beside.transaction(self.writable) as tables, self.lock:
-                            self._beside.execute(checkpoint_statement(self.dialect))
-                            tables.take(self.stream, CHECKPOINTS)
+                        with self._beside.transaction(self.writable), self.lock:
+                            self._beside.create_checkpoints()
+                            self._beside.take(self.stream, CHECKPOINTS)
                 beside = self._beside
             with beside.transaction(self.writable) as tables:
-                beside.execute(checkpoint_statement(self.dialect))
+                beside.create_checkpoints()
                 yield tables
         except BrokenStudy:
             self._set_checkpoints_aside()
@@ -259,20 +265,22 @@ def _forget_memory() -> None:
         _MEMORY.popitem()[1]._disconnect()
 
 
-def copy_tables(stream: Callable[[str], Iterable[tuple[Any, ...]]], path: str, names: Iterable[str] = TABLES) -> None:
-    """Copy every row of another database, given by a function from SQL to rows, to a new SQLite file."""
-    with closing(SqliteStorage(path, path, shared=True)) as target, target.transaction(target.writable) as tables:
-        create_tables(target.execute, "sqlite", empty=True)
-        tables.take(stream, {name: TABLES[name] for name in names})
-        for name in TABLES.keys() - set(names):  # of a later schema
-            target.execute(f"DROP TABLE {name}")
+def copy_checkpoints(database: Database, path: str) -> None:
+    """Copy all checkpoints of a database to a new SQLite file; see `take_checkpoints`."""
+    make_private(path)
+    with closing(sqlite3.connect(path)) as target, database.checkpoints() as tables:
+        target.execute(SqliteStorage.statements()[-1])
+        for place in tables.run("SELECT study, base, start FROM rarely_checkpoints"):
+            (row,) = tables.run("SELECT * FROM rarely_checkpoints WHERE study = ? AND base = ? AND start = ?", place)
+            target.execute("INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        target.commit()
 
 
 def take_checkpoints(path: str, beside: str) -> None:
     """Add checkpoints that `copy_checkpoints` wrote to a database file."""
     if os.path.exists(beside):
         with closing(sqlite3.connect(path)) as target:
-            target.execute(checkpoint_statement("sqlite"))
+            target.execute(SqliteStorage.statements()[-1])
             target.execute("ATTACH ? AS beside", (beside,))
             target.execute("INSERT INTO rarely_checkpoints SELECT * FROM beside.rarely_checkpoints")
             target.commit()

@@ -1,4 +1,4 @@
-"""The tables of a database of studies, and the rows that a study reads and writes in one transaction.
+"""The rows that a study reads and writes in one transaction, by table:
 
     rarely_schema      the schema version, and the version of rarely that wrote it
     rarely_studies     one row per study: its name and B, the maximal number of versions
@@ -16,37 +16,18 @@ SQL of transactions is such that both databases understand it.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
-from functools import cache
-from itertools import islice
 from operator import attrgetter
-from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
-from rarely import __version__
-from rarely.study.errors import BrokenStudy, NewerSchema, OlderSchema
+from rarely.study.errors import BrokenStudy
 from rarely.study.events import SPECIALS, Event, EventKind, read_body
 
-Dialect = Literal["sqlite", "postgresql"]
 Run = Callable[..., list[tuple[Any, ...]]]
 """Runs one statement, with ? for each parameter that follows in a sequence, and returns its rows."""
-
-SCHEMA = 5
-"""Must be raised with every change of the tables, with a step in `upgrade.STEPS`."""
-OLDEST = 3
-"""The oldest schema that can be upgraded."""
-TABLES = {"rarely_schema": "version", "rarely_studies": "study", "rarely_events": "study, seq"}
-TABLES |= {"rarely_snapshots": "study, seq", "rarely_leases": "study, token, expires", "rarely_erasures": "number"}
-"""All tables, and the columns that order their rows."""
-CHECKPOINTS = {"rarely_checkpoints": "study, base, start"}
-"""The same of the table beside them, which a backup has as well."""
-APPLICATION = 0x72617265
-"""The application id of an SQLite file of studies: "rare"."""
-
-_REFUSAL = "rows are added to a study and never changed or deleted"
 
 _EVENT = "seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash"
 _FIELDS = attrgetter(*_EVENT.split(", "))
@@ -144,16 +125,6 @@ class Tables:
             return f" {name!r} was deleted on {day} by {actor!r}, with {events} events: {reason or 'no reason given'}."
         return ""
 
-    def take(self, stream: Callable[[str], Iterable[tuple[Any, ...]]], tables: Mapping[str, str]) -> None:
-        """Add all rows of another database of the same schema, given by a function from SQL to rows.
-
-        `tables` are the tables, each with the columns that order its rows.
-        """
-        for table, order in tables.items():
-            rows = iter(stream(f"SELECT * FROM {table} ORDER BY {order}"))
-            while part := list(islice(rows, CHUNK if table in TABLES else 1)):
-                self._insert(f"INSERT INTO {table} VALUES ({', '.join('?' * len(part[0]))})", part)
-
     # --- events
 
     def append(self, *events: Event) -> None:
@@ -238,13 +209,10 @@ class Tables:
         rows = self._rows(f"SELECT kind, why, count(*) FROM rarely_events {where}", last)
         return tuple(sorted((str(kind), str(why), int(count)) for kind, why, count in rows))
 
-    def rewards_until(self, last: int) -> int:
-        sql = "SELECT count(*) FROM rarely_events WHERE study = ? AND kind <> 'decide' AND kind = 'reward' AND seq <= ?"
-        return int(self._rows(sql, last)[0][0])
-
-    def rewards_decided_until(self, last: int) -> int:
-        """Count the accepted rewards of decisions up to and including event `last`."""
-        return int(self._rows(f"SELECT count(*) {_REWARDED} AND d.seq <= ?", last)[0][0])
+    def rewards_until(self, last: int, *, decided: bool) -> int:
+        """Count the accepted rewards up to and including event `last`, or those of decisions up to there."""
+        came = "FROM rarely_events WHERE study = ? AND kind <> 'decide' AND kind = 'reward' AND seq <= ?"
+        return int(self._rows(f"SELECT count(*) {f'{_REWARDED} AND d.seq <= ?' if decided else came}", last)[0][0])
 
     def rewards_of(self, first: int, last: int) -> list[tuple[int, list[float]]]:
         """Return the round and accepted rewards of each decision after `first` up to and including `last`, in order."""
@@ -342,86 +310,3 @@ class Tables:
         """Drop the checkpoints of these snapshots, or, if they are "NOT IN" them, of the others."""
         marks = ", ".join("?" * len(bases))
         self._rows(f"DELETE FROM rarely_checkpoints WHERE study = ? AND base {which} ({marks})", *bases)
-
-
-# --- schema
-
-
-def create_tables(run: Callable[[str], Any], dialect: Dialect, *, empty: bool = False) -> None:
-    """Create all tables inside the open transaction; `empty` leaves out the row with the schema version."""
-    for statement in _statements(dialect):
-        run(statement)
-    if not empty:
-        run(f"INSERT INTO rarely_schema VALUES ({SCHEMA}, '{__version__}')")
-
-
-def _statements(dialect: Dialect) -> list[str]:
-    """Return the statements that create all tables, their indexes and the triggers that refuse changes."""
-    *statements, checkpoints = _schema(dialect)
-    if dialect == "sqlite":
-        statements.append(f"PRAGMA application_id = {APPLICATION}")
-    else:
-        body = f"$$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$"
-        statements.append(f"CREATE FUNCTION rarely_refuse() RETURNS trigger LANGUAGE plpgsql AS {body}")
-        statements.append(checkpoints)
-    return [*statements, *(trigger for table in TABLES for trigger in triggers(table, dialect))]
-
-
-def triggers(table: str, dialect: Dialect) -> list[str]:
-    """Return the statements that create the triggers of a table, which refuse changes."""
-    if dialect == "sqlite":
-        return [
-            f"CREATE TRIGGER {table}_no_{change.lower()} BEFORE {change} ON {table} "
-            f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
-            for change in ("UPDATE", "DELETE")
-        ]
-    return [
-        f"CREATE TRIGGER {table}_fixed BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
-        "FOR EACH STATEMENT EXECUTE FUNCTION rarely_refuse()"
-    ]
-
-
-def create_table(run: Callable[[str], Any], dialect: Dialect, table: str) -> None:
-    """Create one table and its triggers, in a database that has the others."""
-    (statement,) = (each for each in _schema(dialect) if f"CREATE TABLE {table} (" in each)
-    for each in (statement, *triggers(table, dialect)):
-        run(each)
-
-
-def checkpoint_statement(dialect: Dialect) -> str:
-    """Return the statement that creates the table of checkpoints, unless it exists."""
-    return _schema(dialect)[-1]
-
-
-@cache
-def _schema(dialect: Dialect) -> list[str]:
-    """Return the statements of schema.sql; the last one creates the table of checkpoints."""
-    text = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
-    return text.format(blob="BLOB" if dialect == "sqlite" else "BYTEA").rstrip().rstrip(";").split(";")
-
-
-def check_schema(url: str, found: Any, rarely: Any = "") -> None:
-    """Refuse a database whose schema is not the one of this version of rarely."""
-    check_age(url, found, rarely)
-    if found < SCHEMA:
-        raise OlderSchema(
-            f"{url} has schema {found}; this is rarely {__version__}, which reads schema {SCHEMA}. Upgrade it: rarely "
-            "study upgrade STORAGE BACKUP."
-        )
-
-
-def check_age(url: str, found: Any, rarely: Any) -> None:
-    """Refuse a database that a later version wrote, and one that is too old to be upgraded."""
-    if not isinstance(found, int):
-        raise BrokenStudy(f"{url} must have tables of schema {SCHEMA}; its schema is {found!r}. Use a backup.")
-    if found < OLDEST:
-        raise OlderSchema(
-            f"{url} has schema {found}, written by rarely {rarely}, whose policies this version cannot read. Export "
-            f"its studies with rarely {rarely} (rarely study export), and make new ones whose policies begin with that "
-            "log: LinUCB.from_log, BatchNeuralUCB.from_log."
-        )
-    if found > SCHEMA:
-        raise NewerSchema(
-            f"{url} has schema {found}, written by rarely {rarely}, which reads it; this is rarely {__version__}, "
-            f"which reads schema {SCHEMA}. Use rarely {rarely} or a later version."
-        )
