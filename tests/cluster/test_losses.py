@@ -274,7 +274,8 @@ def test_a_damaged_version_is_mended_by_publishing_it(tmp_path: Path) -> None:
 
 def test_a_model_of_ones_own_reaches_load(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     given = list[Any]()
-    monkeypatch.setattr(store, "load", lambda path, model: given.append(model) or load(path))
+    restored = store.restore
+    monkeypatch.setattr(store, "restore", lambda saved, name, model: given.append(model) or restored(saved, name))
     with Decider(shop.store, shop.logs / "1", model="net") as decider:
         decider.decide("a", np.ones((ARMS, DIM)))
     assert audit(shop.store, shop.logs, model="net") == {}

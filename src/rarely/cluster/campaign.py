@@ -28,12 +28,13 @@ import numpy as np
 
 from rarely import Policy
 from rarely.cluster.files import Folder, Rows, as_parquet, readable
-from rarely.cluster.tasks import committing
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.extend.checks import check_whole
 from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction, plain
 from rarely.logs.tables import pyarrow
+from rarely.runs.processes import ONE_THREAD
+from rarely.runs.ray_session import RETRIES, connected, ended
 
 MANIFEST = "_campaign.json"
 BLOCK = 65_536
@@ -50,6 +51,11 @@ FIRST = 64
 Url = str | os.PathLike[str]
 Contexts = Callable[[Any], Any]
 """From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d)."""
+Task = Callable[..., str]
+"""Writes a file, and returns its temporary name."""
+Calls = Iterable[tuple[str, Sequence[Any]]]
+"""The name of each file, and the arguments of the task that writes it."""
+Commit = Callable[[Folder, Task, Calls], None]
 
 
 @dataclass(frozen=True)
@@ -202,6 +208,36 @@ def decide(
     return planned
 
 
+@contextmanager
+def committing(jobs: int | None, address: str | None) -> Iterator[Commit]:
+    """Yield a function that makes those files of a folder that are missing, on Ray."""
+    with connected(jobs, address, share=True) as ray:
+        # One BLAS thread each, in a Ray that somebody else started as well.
+        run = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(_called)
+
+        def commit(folder: Folder, task: Task, calls: Calls) -> None:
+            shared, done = ray.put(task), set(folder.names())
+            missing = ((name, partial(run.remote, shared, *args)) for name, args in calls if name not in done)
+            for name, ref in ended(ray, missing, jobs):
+                try:
+                    folder.commit(ray.get(ref), name)
+                except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+                    raise RarelyError(
+                        f"every process that made {name} was killed; is there enough memory? What is done is kept, and "
+                        "the same call resumes."
+                    ) from error
+                except ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, RarelyError):
+                        raise error.cause from None
+                    raise RarelyError(f"{name} cannot be made: {type(error.cause).__name__}: {error.cause}") from error
+
+        yield commit
+
+
+def _called(task: Task, *args: Any) -> str:
+    return task(*args)
+
+
 def _how(policy: Policy, rows: Rows, id: str, contexts: Contexts) -> str:
     """Return the digest of a campaign: see `Campaign.how`."""
     called, given = contexts, list[Any]()
@@ -280,14 +316,12 @@ def read_block(folder: Folder, block: int, columns: Sequence[str] | None = None)
         for name, column in zip(table.column_names, table.columns, strict=True):
             kind = KINDS.get(name, str(column.type))
             wrong = str(column.type) != kind or (name == "context" and not hasattr(column.type, "list_size"))
-            if wrong or (name != "id" and column.null_count) or (name in KINDS and not _in_range(column.to_numpy())):
+            if not wrong and name in KINDS:
+                numbers = column.to_numpy()
+                wrong = numbers.min(initial=0) < 0 if kind == "int64" else not np.isfinite(numbers).all()
+            if wrong or (name != "id" and column.null_count):
                 raise OSError(f"its column {name!r} does not hold what a decision has")
         return table
-
-
-def _in_range(numbers: Array) -> bool:
-    whole = np.issubdtype(numbers.dtype, np.integer)
-    return bool(numbers.min(initial=0) >= 0 if whole else np.isfinite(numbers).all())
 
 
 def offered_in(folder: Folder, block: int) -> OfferedArms:

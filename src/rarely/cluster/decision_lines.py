@@ -73,10 +73,6 @@ class Logged:
         """Which of `contexts` was chosen."""
         return self.arm - sum(arm < self.arm for arm in self.absent)
 
-    def thoughts(self) -> dict[str, float]:
-        """Return what was thought of the chosen arm."""
-        return {"probability": self.probability, "mean": self.mean, "bonus": self.bonus}
-
     def fields(self) -> dict[str, Any]:
         """Return all but the contexts, as JSON."""
         return {name: value for name, value in vars(self).items() if name != "contexts"}

@@ -25,10 +25,10 @@ from rarely import Decision
 from rarely.cluster.campaign import Url, key_of, lineage, uniforms
 from rarely.cluster.decision_lines import Log, Logged, LostDecisions, damaged, lines_of
 from rarely.cluster.files import Folder
-from rarely.cluster.store import names_used, published_as, read_published
+from rarely.cluster.store import names_used, read_published
 from rarely.cluster.waves import logs_in, predecessor
 from rarely.errors import InvalidInput, InvalidSlate
-from rarely.extend import Array, BoolArray
+from rarely.extend import Array
 from rarely.extend.provisional import LiveCopy, Worth
 
 
@@ -50,7 +50,8 @@ class OpenVersion(LiveCopy):
 
     def logged(self, id: str, made: Any) -> Logged:
         """Return the line of a decision that this version has made."""
-        decision, arm = made.decision, int(made.decision.arm)
+        decision, arm, worth = made.decision, int(made.decision.arm), made.decision.worth
+        columns = () if worth is None else (worth.gain, worth.cost)
         return Logged(
             id=id,
             version=self.policy.version,
@@ -65,7 +66,7 @@ class OpenVersion(LiveCopy):
             bonus=float(decision.bonuses[arm]),
             stats=tuple(made.stats.describe().values()),
             contexts=made.rows,
-            worth=() if decision.worth is None else _columns(decision.worth, made.present),
+            worth=tuple(tuple(column[made.present].tolist()) for column in columns),
         )
 
 
@@ -218,7 +219,11 @@ def audit(
                     continue
                 none = False
                 if said is not None and said.before == 0:
-                    version = OpenVersion(store, published_as(store, said.policy), model)
+                    name = next((name for name in store.names("policy-") if name[14:].startswith(said.policy)), None)
+                    if name is None:
+                        lacks = f"the version whose SHA-256 begins with {said.policy}; publish it again."
+                        raise InvalidInput(f"{store.path} must have {lacks}")
+                    version = OpenVersion(store, name, model)
                 if said is None or (version is not None and said.contexts.shape[1] != version.policy.dim):
                     difference, version, about = math.nan, None, f"{path}, line {mark.line}"
                     loss = damaged(path, mark)
@@ -237,20 +242,6 @@ def audit(
     return differences
 
 
-def _columns(worth: Worth, present: BoolArray) -> tuple[tuple[float, ...], ...]:
-    """Return gain and cost of the arms that were available."""
-    return tuple(tuple(each[present].tolist()) for each in (worth.gain, worth.cost))
-
-
-def _worth(logged: Logged, present: BoolArray) -> Worth | None:
-    """Return the worth on record, (1, K)."""
-    if not logged.worth:
-        return None
-    columns = np.zeros((2, 1, len(present)))
-    columns[:, :, present] = np.array(logged.worth)[:, None]
-    return Worth(*columns)
-
-
 def _chains(logs: dict[str, Path]) -> Iterator[list[Path]]:
     """Yield the logs of each decider in the order in which it wrote them."""
     before = {log: (predecessor(path) or ("", 0))[0] for log, path in logs.items()}
@@ -267,11 +258,14 @@ def _made_again(version: OpenVersion | None, logged: Logged) -> float:
     if version is None or (version.policy_hash, version.decided) != (logged.policy, logged.before):
         return math.nan
     present = np.isin(np.arange(logged.arms), logged.absent, invert=True)
-    worth = _worth(logged, present)
-    made = version.decide_again(logged.contexts, present, draw := version.draw(logged.id), worth)
+    columns = np.zeros((2, 1, len(present)))
+    columns[:, :, present] = np.array(logged.worth or ((0.0,), (0.0,)))[:, None]
+    worth, draw = Worth(*columns) if logged.worth else None, version.draw(logged.id)
+    made = version.decide_again(logged.contexts, present, draw, worth)
     again = version.logged(logged.id, made)
     if again.arm != logged.arm:
         version.accept(version.decide_again(logged.contexts[[logged.row]], np.ones(1, np.bool_), draw))
         return math.inf
     version.accept(made)
-    return max(abs(value - again.thoughts()[name]) for name, value in logged.thoughts().items())
+    one, other = (np.array([each.probability, each.mean, each.bonus]) for each in (logged, again))
+    return float(np.abs(one - other).max())

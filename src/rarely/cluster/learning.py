@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 
 from rarely import Policy
-from rarely.cluster.campaign import Url, contexts_of, offered_in
+from rarely.cluster.campaign import Url, committing, contexts_of, offered_in
 from rarely.cluster.files import Folder, Rows, unpacked
 from rarely.cluster.reward_join import OUTCOMES, Night, Work, join_rewards, nights_of, update_file
-from rarely.cluster.tasks import committing
 from rarely.errors import NothingToLearn
 from rarely.extend import Array, Arrays, Described, IntArray
 from rarely.extend.provisional import FeatureTask, RewardSums, RewardTask, UpdateFromSums

@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rarely import Policy
-from rarely.cluster.campaign import Campaign, lineage, read_block
+from rarely.cluster.campaign import Campaign, Commit, lineage, read_block
 from rarely.cluster.files import Folder, Rows, as_parquet, readable
-from rarely.cluster.tasks import Commit
 from rarely.errors import InvalidInput
 from rarely.extend import Array, IntArray
 from rarely.extend.provisional import split_mix

@@ -6,15 +6,17 @@ A published file never changes, and its name says what is in it.
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from rarely import Policy, load
+from rarely import Policy
 from rarely.cluster.campaign import Url
 from rarely.cluster.files import Folder
 from rarely.errors import InvalidInput, RarelyError
+from rarely.extend.provisional import archive, restore
 
 USED = "used.json"
 PUBLISHED = re.compile(r"policy-\d{6}-[0-9a-f]{64}\.rarely")
@@ -91,19 +93,10 @@ def names_used(store: Folder) -> list[str]:
     return names
 
 
-def published_as(store: Folder, digits: str) -> str:
-    """Return the file whose SHA-256 begins so."""
-    if found := [name for name in store.names("policy-") if name[14:].startswith(digits)]:
-        return found[0]
-    raise InvalidInput(f"{store.path} must have the version whose SHA-256 begins with {digits}; publish it again.")
-
-
 def read_published(store: Folder, name: str, model: Any = None) -> Policy:
     """Return a published policy; refuse a file that its name does not fit."""
     content = store.read(name)
     if hashlib.sha256(content).hexdigest() != name[14:78]:
         raise RarelyError(f"{store.path}/{name} has not the SHA-256 of its name; publish the version again.")
-    with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "policy").write_bytes(content)
-        policy: Policy = load(Path(scratch) / "policy", model=model)
+    policy: Policy = restore(archive.parse(io.BytesIO(content), name), name, model=model)
     return policy

@@ -224,14 +224,8 @@ def rotate(logs: str | os.PathLike[str]) -> list[str]:
     Examples
     --------
     >>> import tempfile
-    >>> from rarely import LinUCB, OnDemand
-    >>> from rarely.cluster import Decider, publish
-    >>> store, logs = tempfile.mkdtemp(), tempfile.mkdtemp()
-    >>> _ = publish(LinUCB(dim=1, schedule=OnDemand(), seed=0), store)
-    >>> with Decider(store, log=f"{logs}/1.log") as decider:
-    ...     _ = decider.decide("visit 7", [[1.0], [2.0]])
-    >>> len(rotate(logs)), len(rotate(logs))
-    (1, 0)
+    >>> rotate(tempfile.mkdtemp())  # `prune` shows it with a log
+    []
     """
     renamed = []
     with local(logs).alone():
