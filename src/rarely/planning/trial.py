@@ -33,7 +33,7 @@ from rarely.study.boundaries import Spending, boundaries, spent
 from rarely.study.effects import Outcomes, anytime, predict_rewards, scores_of
 from rarely.study.looks import Cut, final_of, looks_of, share_of, shown_at
 from rarely.study.plan import Comparisons
-from rarely.study.trial import rule_of_stage, stage_at
+from rarely.study.settings import rule_of_stage, stage_at
 
 TrialPolicy = Literal["LinTS", "LinUCB", "default", "equal", "thall-wathen", "square-root"]
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)

@@ -21,7 +21,7 @@ def side_by_side(work: Callable[[Item], Done], items: Sequence[Item], jobs: int)
     from loky import ProcessPoolExecutor
 
     executor = ProcessPoolExecutor(
-        max_workers=min(jobs, len(items)), env=ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
+        max_workers=min(jobs, len(items)), env=ONE_THREAD, initializer=end_with, initargs=(os.getpid(),)
     )
     try:
         for future in as_completed([executor.submit(work, item) for item in items]):
@@ -30,12 +30,12 @@ def side_by_side(work: Callable[[Item], Done], items: Sequence[Item], jobs: int)
         executor.shutdown(kill_workers=True)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """End this process when its parent is gone, and leave Ctrl-C to the parent: a killed run must not go on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.name != "posix" or os.getppid() == parent:
             time.sleep(1.0)
         os._exit(1)
 

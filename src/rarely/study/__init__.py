@@ -9,10 +9,9 @@ from rarely.study.errors import *
 from rarely.study.events import Event
 from rarely.study.looks import Look, Outlook
 from rarely.study.plan import AnalysisPlan
-from rarely.study.settings import RewardRule, StudySettings
+from rarely.study.settings import RewardRule, Stage, StudySettings
 from rarely.study.study import Study
 from rarely.study.tell import Accounts, Receipt, Tell
-from rarely.study.trial import Stage
 from rarely.study.versions import Job, PublishedVersion, Trained, train
 
 __all__ = [

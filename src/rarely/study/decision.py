@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -42,11 +42,8 @@ class Request(NamedTuple):
 
     Examples
     --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Request, Study
-    >>> study = Study.create("memory://example-request", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> [answer.arm for answer in study.ask_many([Request([[1.0], [2.0]], id="visit-1"), Request({"red": [1.0]})])]
-    ['blue', 'red']
+    >>> Request({"red": [1.0], "blue": [2.0]}, id="visit-1", actor="shop").id
+    'visit-1'
     """
 
     contexts: Any
@@ -87,16 +84,12 @@ class Question:
     """The id of the slate, its slot from 1 on, and how many there are; None for a decision that is no slot."""
     user: str | None = None
 
-    @property
-    def by_arm(self) -> bool:
-        """Whether the numbers are a row for each available arm."""
-        return self.table is None and self.numbers.ndim == 2
-
     def without(self, closed: Sequence[int]) -> Question:
         """Return the question without some of its arms."""
         kept = self.present.copy()
         kept[list(closed)] = False
-        numbers = self.numbers[kept[self.present]] if self.by_arm else self.numbers
+        by_arm = self.table is None and self.numbers.ndim == 2
+        numbers = self.numbers[kept[self.present]] if by_arm else self.numbers
         return replace(self, present=kept, numbers=numbers)
 
     def at(self, slot: int, above: Sequence[int]) -> Question:
@@ -197,9 +190,14 @@ class DecisionRecord:
 
     def padded(self, values: Array, absent: float) -> Array:
         """Return (N,) values of the available arms as (K,) values of all arms."""
-        out = np.full(len(self.present), absent)
-        out[self.present] = values
-        return out
+        return spread(values, self.present, absent)
+
+
+def spread(values: Array, present: BoolArray, absent: float) -> Array:
+    """Return (N,) values of the available arms as (K,) values of all arms."""
+    out = np.full(len(present), absent)
+    out[present] = values
+    return out
 
 
 # --- requests
@@ -320,27 +318,17 @@ def block_of(questions: Sequence[Question], settings: StudySettings) -> tuple[An
     for i, each in enumerate(questions):
         present[i, : len(each.present)] = each.present
     mask = None if present.all() else present
-    if (tables := settings.tables) is not None:
-        rounds = [tables.round_contexts(question.numbers, len(question.present)) for question in questions]
-        return _stacked(rounds, width), mask
+    rounds = [question.numbers for question in questions]
     if settings.blocks is not None:
-        return settings.blocks(np.stack([question.numbers for question in questions])), mask
-    if mask is None:
-        return np.stack([question.numbers for question in questions]), None
-    contexts = np.zeros((*present.shape, questions[0].numbers.shape[1]))
-    for i, each in enumerate(questions):
-        contexts[i, present[i]] = each.numbers
+        return settings.blocks(np.stack(rounds)), mask
+    if (tables := settings.tables) is not None:  # which make contexts of all arms
+        rounds = [tables.round_contexts(each.numbers, len(each.present)) for each in questions]
+    if all(len(numbers) == width for numbers in rounds):
+        return np.stack(rounds), mask
+    contexts = np.zeros((*present.shape, rounds[0].shape[1]))
+    for i, numbers in enumerate(rounds):
+        contexts[i, present[i] if tables is None else slice(len(numbers))] = numbers
     return contexts, mask
-
-
-def _stacked(rounds: list[Array], width: int) -> Any:
-    """Return contexts of rounds as (n, K, d), with zeros for arms that a round does not have."""
-    if all(len(contexts) == width for contexts in rounds):
-        return np.stack(rounds)
-    out = np.zeros((len(rounds), width, rounds[0].shape[1]))
-    for i, contexts in enumerate(rounds):
-        out[i, : len(contexts)] = contexts
-    return out
 
 
 # --- from the record
@@ -368,27 +356,20 @@ def record_of(event: Event, arms: Sequence[str] | None) -> DecisionRecord:
         if not present[answer.index]:
             raise ValueError("the arm was not available")
         named = content.get("worth", [])
-        columns = unpacked(event.data, math.prod(shape), *[there] * (3 + len(named)))
-        numbers, means, bonuses, chances, *worths = columns
+        arrays = unpacked(event.data, math.prod(shape), *[there] * (3 + len(named)))
+        numbers, means, bonuses, chances, *worths = arrays
         slot = tuple(content["slot"]) if "slot" in content else None
         marks: dict[str, Any] = {"slot": slot, "user": content.get("user")}
         question = Question(answer.id, numbers.reshape(shape), present, content["request"], **marks)
         if named:
-            question = replace(question, worth=Worth(**dict(zip(named, _spread(worths, present), strict=True))))
+            columns = (spread(column, present, 0.0) for column in worths)
+            question = replace(question, worth=Worth(**dict(zip(named, columns, strict=True))))
         if "sent" in content:
             question = replace(question, table=TableRound(content["sent"], question.numbers, len(present)))
         decided = (content["block"], content["held_out"], event.actor, content.get("price"), content.get("limits", ""))
         return DecisionRecord(answer, question, means, bonuses, chances, *decided)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise BrokenStudy(f"event {event.seq} cannot be read as a decision ({error!r}). Use a backup.") from error
-
-
-def _spread(columns: Iterable[Array], present: BoolArray) -> Iterator[Array]:
-    """Yield (N,) values of the available arms as (K,) values, 0 for the others."""
-    for column in columns:
-        out = np.zeros(len(present))
-        out[present] = column
-        yield out
 
 
 def block_events(

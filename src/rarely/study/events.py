@@ -137,10 +137,6 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER
 
 
-def _numbers_by_name(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_number, value.values()))
-
-
 def _effects(value: Any) -> bool:
     """Return whether these are rows of a look, by the names of effects."""
     return isinstance(value, dict) and all(
@@ -174,7 +170,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(["final", "force"], lambda value: isinstance(value, bool)),
     "held_out": lambda value: value is None or isinstance(value, bool),
     "offset": lambda value: type(value) is int and abs(value) <= LARGEST_COUNT,
-    "outcomes": _numbers_by_name,
+    "outcomes": lambda value: isinstance(value, dict) and all(map(_number, value.values())),
     "parent": lambda value: value is None or _whole(value),
     "present": lambda value: value is None or (isinstance(value, list) and all(map(_whole, value))),
     "probability": lambda value: _number(value) and 0 <= value <= 1,
@@ -212,12 +208,9 @@ class Event:
 
     Examples
     --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Study
-    >>> study = Study.create("memory://example-event", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
-    >>> [(event.seq, event.kind, event.ref) for event in study.events()]
-    [(1, 'create', None), (2, 'decide', 'visit-1')]
+    >>> event = next_event("colours", (3, GENESIS, 0), "pin", 0, {"version": 2}, actor="ann")
+    >>> event.seq, event.content["version"]
+    (4, 2)
     """
 
     seq: int

@@ -41,32 +41,18 @@ import numpy as np
 
 from rarely import Decision, Policy
 from rarely.errors import RarelyError, SnapshotError
-from rarely.extend import Array, Arrays
-from rarely.extend.provisional import (
-    PolicyState,
-    alike,
-    archive,
-    content_at,
-    follow,
-    put_back,
-    restore,
-    rule_of,
-    set_life,
-    set_rule,
-    state_of,
-    warn_of_present,
-)
+from rarely.extend import Array, Arrays, provisional
+from rarely.extend.provisional import archive
 from rarely.study import errors
 from rarely.study.decision import Answer, DecisionRecord, Question, Slate, answer_of, asked_of, block_events, record_of
-from rarely.study.errors import BrokenStudy, StudyBusy, StudyError, StudyFailed
+from rarely.study.errors import BrokenStudy, StudyBusy, StudyError
 from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed
-from rarely.study.settings import StudySettings
+from rarely.study.settings import StudySettings, rule_of_stage, stage_at
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
-from rarely.study.trial import rule_of_stage, stage_at
 
 LOG = logging.getLogger("rarely.study")
 Clock = Callable[[], float]
-Mark = tuple[PolicyState, Position]
+Mark = tuple[provisional.PolicyState, Position]
 """What a `LivePolicy` knows at a moment: a value, which later calls leave as it is."""
 Segment = Callable[[int], int | None]
 """What `segments` returns."""
@@ -104,7 +90,7 @@ _PREFIX = "history."
 
 def to_bytes(policy: Policy) -> bytes:
     """Return the bytes that `policy.save` writes."""
-    return archive.to_bytes(*content_at(policy, state_of(policy)))
+    return archive.to_bytes(*provisional.content_at(policy, provisional.state_of(policy)))
 
 
 def from_bytes(study: str, data: bytes, model: Any = None) -> Policy:
@@ -113,8 +99,10 @@ def from_bytes(study: str, data: bytes, model: Any = None) -> Policy:
 
 
 def _of_study(study: str, saved: archive.Archive, model: Any) -> Policy:
-    policy: Policy = restore(saved, "it", model=model)
-    set_life(policy, digest("life", study)[:16])  # all processes of a study give it to decisions; see `Decision.life`
+    policy: Policy = provisional.restore(saved, "it", model=model)
+    provisional.set_life(
+        policy, digest("life", study)[:16]
+    )  # all processes of a study give it to decisions; see `Decision.life`
     return policy
 
 
@@ -135,23 +123,23 @@ class LivePolicy:
     ) -> None:
         self.policy, self.position, self.base, self._settings = policy, position, base, settings
         self.rows = len(policy.history) if rows is None else rows
-        self._policys_rule = rule_of(policy)
+        self._policys_rule = provisional.rule_of(policy)
         self._alike: dict[int, bool] = {}
         """Stages, and whether rounds one by one and in a block have the same bits there."""
 
     @property
     def mark(self) -> Mark:
         """What it knows now, for `return_to`."""
-        return state_of(self.policy), self.position
+        return provisional.state_of(self.policy), self.position
 
     def return_to(self, mark: Mark) -> None:
         """Forget what came after a mark."""
         state, self.position = mark
-        put_back(self.policy, state)
+        provisional.put_back(self.policy, state)
 
     def bare(self) -> Policy:
         """Return the policy with its own rule, as it is trained and saved."""
-        set_rule(self.policy, self._policys_rule)
+        provisional.set_rule(self.policy, self._policys_rule)
         return self.policy
 
     def blocks(self, questions: Sequence[Question]) -> Iterator[tuple[int, list[Question]]]:
@@ -199,16 +187,13 @@ class LivePolicy:
         content, place = event.content, segment(event.seq)
         round = content["round"]
         stage, _ = stage_at(self._settings.stages, round)
-        if place is None and not (round > GROUP and self._are_alike(stage)):
-            return -1, content["block"]
-        return -1 if place is None else place, (round - 1) // GROUP, stage
-
-    def _are_alike(self, stage: int) -> bool:
-        if stage not in self._alike:
+        if place is None and round > GROUP and stage not in self._alike:
             rule = rule_of_stage(self._settings.stages[stage], self._policys_rule, self._settings.arms)
             # Another number of arms may change the form of Z, and so who decides.
-            self._alike[stage] = self._settings.arms is not None and alike(self.policy, rule)
-        return self._alike[stage]
+            self._alike[stage] = self._settings.arms is not None and provisional.alike(self.policy, rule)
+        if place is None and not (round > GROUP and self._alike[stage]):
+            return -1, content["block"]
+        return -1 if place is None else place, (round - 1) // GROUP, stage
 
     def _take_in(self, part: list[Event], *, together: bool) -> None:
         """Repeat the decisions of a part, and move on behind it."""
@@ -229,13 +214,13 @@ class LivePolicy:
         asked = asked_of([record.question for record in block], self._settings)
         arms = np.array([record.answer.index for record in block], np.int64)
         chances = np.array([record.answer.probability for record in block])
-        follow(self.policy, arms=arms, propensities=chances, **asked, ignore_running_bonuses=together)
+        provisional.follow(self.policy, arms=arms, propensities=chances, **asked, ignore_running_bonuses=together)
 
     def _enter(self, stage: int) -> None:
         """Set the rule of a stage."""
         rule = rule_of_stage(self._settings.stages[stage], self._policys_rule, self._settings.arms)
-        if rule_of(self.policy) != rule:
-            set_rule(self.policy, rule)
+        if provisional.rule_of(self.policy) != rule:
+            provisional.set_rule(self.policy, rule)
 
 
 def segments(base: int, specials: Iterable[Event]) -> Segment:
@@ -259,7 +244,7 @@ class Session:
     def __init__(self, storage: Storage, name: str, clock: Clock = time.time, model: Any = None) -> None:
         self.storage, self.name, self._clock, self.model = storage, name, clock, model
         self._lock = threading.RLock()
-        self._closed, self._stopping, self._failed = False, False, ""
+        self._closed, self._stopping = False, False
         self._live: LivePolicy | None = None
         self._doubt: Mark | None = None
         """What the policy knew before a commit that was not confirmed."""
@@ -342,8 +327,6 @@ class Session:
                 self.storage.close()
 
     def check(self) -> None:
-        if self._failed:
-            raise StudyFailed(f"{self._failed} Open the study again: Study.open.")
         if self._closed:
             raise errors.StudyClosed(f"study {self.name!r} was closed. Open it again: Study.open.")
 
@@ -351,7 +334,6 @@ class Session:
         """Connect again after a lost connection; the policy stays if the record does."""
         with self._lock:
             self.storage.reconnect()
-            self._failed = ""
 
     # --- transactions
 
@@ -370,7 +352,7 @@ class Session:
     def specials(self) -> list[Event]:
         """Return all events except decisions, rewards and cuts."""
         with self.reading() as tables:
-            return list(self.unaltered(tables.specials()))
+            return list(self.checked(tables.specials()))
 
     def events(self, first: int, last: int) -> Iterator[Event]:
         """Yield the events after `first` up to and including `last`, in short reads between which others may write."""
@@ -394,9 +376,7 @@ class Session:
                     before, began = (self.live, self.live.mark), time.thread_time()
                     yield tables
                     done = True
-            except BaseException as error:
-                if isinstance(error, StudyFailed):
-                    self._failed = str(error)
+            except BaseException:
                 if done and before is not None and before[0] is self._live:
                     self._doubt = before[1]
                 elif done:
@@ -580,31 +560,23 @@ class Session:
             live.return_to(mark)
             raise
 
-    def checked(self, events: Iterable[Event], position: Position) -> Iterator[Event]:
-        """Yield the events after a position, each checked against the chain."""
-        seq, head = position.seq, position.head
+    def checked(self, events: Iterable[Event], position: Position | None = None) -> Iterator[Event]:
+        """Yield the events after a position, each checked against the chain; without one each against its own hash."""
+        last = None if position is None else (position.seq, position.head)
         for event in events:
-            self._check_event(event, seq + 1, head)
+            seq, previous = (event.seq - 1, event.previous) if last is None else last
+            flaw = flaw_of(self.name, event, seq + 1, previous)
+            arm = event.content["arm"] if event.kind == "close" and not flaw else None
+            if flaw or (arm is not None and arm >= len(self.settings.arms or ())):
+                flaw = flaw or f"event {event.seq} closes arm {arm}, which the study does not have"
+                raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
             yield event
-            seq, head = event.seq, event.hash
-
-    def unaltered(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield events from anywhere in the record, each checked against its own hash."""
-        for event in events:
-            self._check_event(event, event.seq, event.previous)
-            yield event
-
-    def _check_event(self, event: Event, seq: int, previous: str) -> None:
-        flaw = flaw_of(self.name, event, seq, previous)
-        arm = event.content["arm"] if event.kind == "close" and not flaw else None
-        if flaw or (arm is not None and arm >= len(self.settings.arms or ())):
-            flaw = flaw or f"event {seq} closes arm {arm}, which the study does not have"
-            raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
+            last = None if position is None else (event.seq, event.hash)
 
     def _restored(self) -> LivePolicy:
         """Return the policy in use, from a checkpoint or its cut on, in short reads that keep nobody waiting."""
         with self.reading() as tables:
-            last, specials = tables.last_seq(), list(self.unaltered(tables.specials()))
+            last, specials = tables.last_seq(), list(self.checked(tables.specials()))
         position = Position()
         for event in specials:
             position = position.after(event)
@@ -618,25 +590,21 @@ class Session:
         self._overtaken = False
         live = live or self.at_cut(position.base, position.cut, specials)
         began = time.thread_time()
-        self._repeat(live, last, segments(live.base, specials))
+        first, saved = live.position.seq, began
+        for _ in live.following(self.checked(self.events(first, last), live.position), segments(live.base, specials)):
+            if time.thread_time() > saved + REPEAT_WORK:  # with checkpoints on the way for a process that is killed
+                LOG.info("study %r repeats its record: event %d of %d", self.name, live.position.seq, last)
+                with suppress(StudyError):  # without it, what follows takes longer if this process is killed
+                    self.save_checkpoint(live, live.mark)
+                saved = time.thread_time()
         if live.policy.round != live.position.rounds:
             raise BrokenStudy(
                 f"study {self.name!r} has {live.position.rounds} decisions on record, but its policy has made "
                 f"{live.policy.round}. Use a backup."
             )
         self._work += time.thread_time() - began
-        warn_of_present(live.policy)
+        provisional.warn_of_present(live.policy)
         return live
-
-    def _repeat(self, live: LivePolicy, last: int, segment: Segment) -> None:
-        """Let a policy follow the record up to an event, with checkpoints on the way for a process that is killed."""
-        first, saved = live.position.seq, time.thread_time()
-        for _ in live.following(self.checked(self.events(first, last), live.position), segment):
-            if time.thread_time() > saved + REPEAT_WORK:
-                LOG.info("study %r repeats its record: event %d of %d", self.name, live.position.seq, last)
-                with suppress(StudyError):  # without it, what follows takes longer if this process is killed
-                    self.save_checkpoint(live, live.mark)
-                saved = time.thread_time()
 
     def at_cut(self, base: int, cut: int, specials: list[Event]) -> LivePolicy:
         """Return the policy of a snapshot, at its cut."""
@@ -751,7 +719,7 @@ class Session:
         mark = saved.header.pop("checkpoint")
         known = mark["position"]
         lists = {name: tuple(map(tuple, known[name])) for name in ("deliveries", "unseen")}
-        position = Position(**known | lists | {"closed": tuple(known.get("closed", ()))})
+        position = Position(**known | lists | {"closed": tuple(known["closed"])})
         with self.reading() as tables:
             last = tables.event(position.seq)
         if mark["sha256"] != sha256 or rows[-1][1] != position.seq or last is None or last.hash != position.head:
@@ -766,7 +734,7 @@ class Session:
         (state, position), base = mark, live.base
         with self.reading() as tables:
             event = self.event(tables, base)
-        header, arrays = content_at(live.policy, state)
+        header, arrays = provisional.content_at(live.policy, state)
         rows = {name.removeprefix(_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_PREFIX)}
         with self.checkpoints() as tables:
             last = tables.last_checkpoint(base)
@@ -782,9 +750,8 @@ class Session:
     def _begin_checkpoint(self) -> None:
         """Write a checkpoint in another thread, unless one is being written: a mark is a value."""
         if self._checkpoint is None or not self._checkpoint.is_alive():
-            self._work = 0.0
-            arguments = (self.live, self.live.mark)
-            self._checkpoint = threading.Thread(target=self._write_checkpoint, args=arguments, daemon=True)
+            self._work, given = 0.0, (self.live, self.live.mark)
+            self._checkpoint = threading.Thread(target=self._write_checkpoint, args=given, daemon=True)
             self._checkpoint.start()
 
     def _write_checkpoint(self, live: LivePolicy, mark: Mark) -> None:

@@ -1,4 +1,10 @@
-"""What a study is created with, fixed for its life: arms, rewards and stages; and the same as JSON."""
+"""What a study is created with, fixed for its life: arms, rewards and stages; and the same as JSON.
+
+    a    allocation limit of a stage: the minimal probability of each available arm
+    p    probabilities by the policy's own rule
+
+A round is decided with probabilities a + (1 − Σa)·p, which are drawn from and logged exactly as they are.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +12,30 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from types import NoneType
 from typing import Any, Literal
 
 import numpy as np
 
-from rarely import ArmBlocks, Interval, Policy
+from rarely import ArmBlocks, AtRounds, Budget, Interval, Schedule
 from rarely.errors import InvalidInput, InvalidReward
-from rarely.extend import Described
-from rarely.extend.checks import as_number, check_choice, is_whole, named_arguments, read_rewards, shown
+from rarely.extend import ChoiceRule, Described, FixedShares, UniformChoice
+from rarely.extend.checks import (
+    as_number,
+    check_choice,
+    check_flag,
+    check_whole,
+    is_whole,
+    named_arguments,
+    read_rewards,
+    shown,
+)
 from rarely.extend.provisional import POLICIES
 from rarely.frames.tables import FrameTables
 from rarely.study.errors import BrokenStudy, InvalidStudy, NewerSchema
 from rarely.study.events import check_id
 from rarely.study.plan import AnalysisPlan
-from rarely.study.trial import Stage, check_stages
 
 FORMAT = 1
 """The format of the description in the first event."""
@@ -122,6 +137,120 @@ complete; got None.
         return least <= value <= most
 
 
+# --- stages
+
+
+@named_arguments
+@dataclass(frozen=True, slots=True)
+class Stage(Described):
+    """Consecutive decisions of a trial under the same rules.
+
+    Parameters
+    ----------
+    name
+        The name of the stage in reports.
+    rounds
+        How many decisions it lasts; None for the last stage, which has no end.
+    least
+        The allocation limit: the minimal probability of each available arm, as one number or a number for each name.
+    burn_in
+        Whether all available arms have the same probability, whatever the policy has learned.
+    approval
+        Whether a person must approve a version before it decides.
+
+    Examples
+    --------
+    >>> Stage("adaptive", least=0.1, approval=True).rounds is None
+    True
+    """
+
+    name: str
+    rounds: int | None = None
+    least: float | Mapping[str, float] = 0.0
+    burn_in: bool = False
+    approval: bool = False
+
+    def __post_init__(self) -> None:
+        check_id(self.name, "the name of a stage")
+        check_whole("rounds of a stage", self.rounds, 1, besides=(None,))
+        check_flag("burn_in", self.burn_in)
+        check_flag("approval", self.approval)
+        least: Any = self.least
+        if not all(0 <= as_number(share) <= 1 for share in (least.values() if isinstance(least, Mapping) else [least])):
+            raise InvalidStudy(f"least must be probabilities from 0 to 1; got {shown(least)}.")
+        least = {arm: float(share) for arm, share in least.items()} if isinstance(least, Mapping) else float(least)
+        object.__setattr__(self, "least", least)
+
+    def limits(self, arms: Sequence[str] | None) -> tuple[float, ...] | float:
+        """Return the limit of each arm, or one limit for all."""
+        if not isinstance(self.least, Mapping):
+            return self.least
+        unknown = sorted(set(self.least) - set(arms or ()))
+        if unknown:
+            raise InvalidStudy(f"least must name arms of the study; got {', '.join(unknown)}.")
+        return tuple(self.least.get(name, 0.0) for name in arms or ())
+
+
+def check_stages(stages: Sequence[Stage], arms: Sequence[str] | None) -> None:
+    """Refuse stages that cannot follow one another, or limits that sum to more than 1."""
+    for i, stage in enumerate(stages):
+        if not isinstance(stage, Stage):
+            raise InvalidStudy(f"stages must be Stage values, such as Stage('main', least=0.1); got {shown(stage)}.")
+        if (stage.rounds is None) != (i == len(stages) - 1):
+            raise InvalidStudy("every stage except the last must have rounds; the last stage has no end.")
+        limits = stage.limits(arms)
+        total = sum(limits) if isinstance(limits, tuple) else limits * len(arms or ())
+        if total > 1 + 1e-12:
+            raise InvalidStudy(f"the limits of stage {stage.name!r} must sum to at most 1; they sum to {total:g}.")
+    if len({stage.name for stage in stages}) < len(stages):
+        raise InvalidStudy("stages must have different names.")
+
+
+def check_updates(schedule: Schedule, stages: Sequence[Stage]) -> None:
+    """Refuse a schedule of given rounds that leaves out the end of a stage."""
+    while isinstance(schedule, Budget):
+        schedule = schedule.schedule
+    if not isinstance(schedule, AtRounds):
+        return
+    ends = list(accumulate(stage.rounds for stage in stages if stage.rounds is not None))
+    for stage, end in zip(stages, ends, strict=False):
+        if end not in schedule.points:
+            raise InvalidStudy(
+                "AtRounds must hold the round with which each stage ends, so that the next begins with a new version; "
+                f"stage {stage.name!r} ends with round {end}, and the schedule is {schedule!r}. Use "
+                f"AtRounds({sorted({*schedule.points, *ends})}), or change the rounds of the stages."
+            )
+
+
+def stage_at(stages: Sequence[Stage], round: int) -> tuple[int, int | None]:
+    """Return the index of the stage that decides a round, and how many of its rounds remain, this one included.
+
+    Rounds are counted from 1; None means that the stage has no end.
+
+    >>> stage_at([Stage("burn-in", 10, burn_in=True), Stage("adaptive")], 10)
+    (0, 1)
+    """
+    first = 1
+    for i, stage in enumerate(stages):
+        if stage.rounds is None or round < first + stage.rounds:
+            return i, None if stage.rounds is None else first + stage.rounds - round
+        first += stage.rounds
+    raise AssertionError("the last stage has no end")
+
+
+def rule_of_stage(stage: Stage, own: ChoiceRule, arms: Sequence[str] | None) -> ChoiceRule:
+    """Return the rule that decides the rounds of a stage, given the policy's own rule."""
+    if stage.burn_in:
+        return UniformChoice()
+    limits = stage.limits(arms)
+    if not np.any(np.asarray(limits) > 0):
+        return own
+    return FixedShares(own, limits)
+
+
+# --- settings
+
+
 @named_arguments
 @dataclass(frozen=True)
 class StudySettings:
@@ -129,11 +258,8 @@ class StudySettings:
 
     Examples
     --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Study
-    >>> study = Study.create("memory://example-settings", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> study.settings.arms, study.settings.stages[0].name
-    (('red', 'blue'), 'main')
+    >>> StudySettings(arms=["red", "blue"]).stages[0].name
+    'main'
     """
 
     arms: tuple[str, ...] | None = None
@@ -217,8 +343,6 @@ class StudySettings:
                     f"the settings of the study have format {description['format']!r}; this version reads format "
                     f"{FORMAT}. Use the version of rarely that wrote them."
                 )
-            if description.get("plan"):  # those registered with 0.3 had no comparisons
-                description = description | {"plan": {"comparisons": "each"} | description["plan"]}
             return cls(description["arms"], control=description["control"], **_values(description))
         except (InvalidInput, AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenStudy(f"the settings of the study cannot be read ({error}). Use a backup.") from error
@@ -309,7 +433,12 @@ def arguments_of(description: Any, policy: Any = None) -> dict[str, Any]:
     unknown = sorted(set(description) - _FIELDS)
     if unknown:
         raise InvalidStudy(f"a study has the fields {', '.join(sorted(_FIELDS))}; got {unknown[0]!r}.")
-    arguments: dict[str, Any] = {"policy": policy_of(description["policy"]) if policy is None else policy}
+    if policy is None:
+        described = description["policy"]
+        if not isinstance(described, dict) or not isinstance(described.get("kind"), str):
+            raise InvalidStudy('policy must be a JSON object such as {"kind": "LinUCB", "dim": 2}.')
+        policy = POLICIES.made(described)
+    arguments: dict[str, Any] = {"policy": policy}
     arguments |= {name: description[name] for name in ("arms", "control") if name in description}
     try:
         return arguments | _values(description)
@@ -317,11 +446,3 @@ def arguments_of(description: Any, policy: Any = None) -> dict[str, Any]:
         raise InvalidStudy(
             f"blocks, tables, rewards, stages and plan need the fields of their classes: {error}."
         ) from None
-
-
-def policy_of(description: Any) -> Policy:
-    """Return the policy of a kind with the given settings, as `policy.settings()` describes them."""
-    if not isinstance(description, dict) or not isinstance(description.get("kind"), str):
-        raise InvalidStudy('policy must be a JSON object such as {"kind": "LinUCB", "dim": 2}.')
-    policy: Policy = POLICIES.made(description)
-    return policy

@@ -24,12 +24,9 @@ from rarely.study.events import Event, check_id, check_signature
 from rarely.study.export import Exported, csv_text, export
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session
-from rarely.study.settings import RewardRule, StudySettings
+from rarely.study.settings import RewardRule, Stage, StudySettings
 from rarely.study.storage import open_storage
-from rarely.study.storage.erasure import delete_study
-from rarely.study.storage.upgrade import upgrade
 from rarely.study.tell import Tell, Tells, closed_until, read_tell, receive, rewards_to_learn, slots_of
-from rarely.study.trial import Stage
 from rarely.study.versions import Job, PublishedVersion, Trained, candidate_of, check_open, train
 
 OnError = Literal["raise", "return"]
@@ -658,9 +655,10 @@ class Study:
 
         That it was there, who deleted it and why stays on record. Backups and exports are not touched.
         """
+        signed = _signed_by_person(actor, reason)
         with closing(open_storage(storage)) as database:
             database.check()
-            return delete_study(database, check_id(name, "the name of a study"), actor, reason)
+            return database.delete(check_id(name, "the name of a study"), **signed)
 
     @staticmethod
     def upgrade(storage: str, backup: str | os.PathLike[str] | None = None) -> list[str]:
@@ -668,7 +666,8 @@ class Study:
 
         A backup is written first. Without a name for it nothing is changed: the steps are those that would be taken.
         """
-        return upgrade(open_storage(storage), backup)
+        with closing(open_storage(storage)) as database:
+            return database.upgrade(backup)
 
 
 def _signed_by_person(actor: str, reason: str) -> dict[str, str]:

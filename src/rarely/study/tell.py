@@ -36,12 +36,8 @@ class Tell(NamedTuple):
 
     Examples
     --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Study, Tell
-    >>> study = Study.create("memory://example-tells", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> _ = study.ask([[1.0], [2.0]], id="visit-1")
-    >>> [receipt.status for receipt in study.tell_many([Tell("visit-1", 1.0), Tell("visit-2", 0.0)])]
-    ['accepted', 'quarantined']
+    >>> Tell("visit-1", 1.0, key="click", actor="shop").reward
+    1.0
     """
 
     id: str
@@ -294,11 +290,9 @@ def accounts_of(session: Session, tables: Tables) -> Accounts:
     """Count all rewards at the session's position."""
     position, rule = session.position, session.settings.rewards
     if session.used is None or session.used[0] != position.learned:
-        if rule.aggregation == "first":
-            count = tables.rewards_until(position.learned)
-        else:
-            count = tables.rewards_decided_until(closed_until(tables, rule, position.learned))
-        session.used = (position.learned, count)
+        first = rule.aggregation == "first"
+        last = position.learned if first else closed_until(tables, rule, position.learned)
+        session.used = (position.learned, tables.rewards_until(last, decided=not first))
     counts = {(kind, why): count for kind, why, count in position.deliveries}
     quarantine = {why: count for (kind, why), count in counts.items() if kind == "quarantine"}
     used, late, held = session.used[1], counts.get(("late reward", ""), 0), sum(quarantine.values())

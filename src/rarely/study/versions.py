@@ -16,11 +16,9 @@ import copy
 import os
 import pickle
 import secrets
-import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -34,14 +32,14 @@ from rarely.extend import Described, Progress
 from rarely.extend.checks import shown
 from rarely.extend.provisional import state_of
 from rarely.golden import family_of
+from rarely.runs.processes import end_with
 from rarely.study import errors
 from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
 from rarely.study.events import PUBLISHING, Event, EventKind, Position, canonical, next_event
 from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
-from rarely.study.settings import StudySettings
+from rarely.study.settings import StudySettings, check_updates, stage_at
 from rarely.study.storage import Lease, Storage, Tables
 from rarely.study.tell import rewards_to_learn
-from rarely.study.trial import check_updates, stage_at
 
 UNLIMITED = 2**31 - 1
 """The budget of a policy whose schedule has no limit."""
@@ -59,8 +57,6 @@ OUTCOMES = ("version", "rejected", "candidate")
 """Kinds of events that hold the result of a training."""
 _DECISIVE = ("rarely", "code", "bits", "numpy", "machine", "loops", "blas", "threads")
 """What the last digits depend on; the versions of Python and of the system do not matter."""
-_TRAINED = ("cut", "environment", "fingerprint", "force", "parent", "record", "settings", "token")
-"""What the event of a trained version takes from `Trained`."""
 
 
 def environment(policy: Policy) -> dict[str, str]:
@@ -210,12 +206,8 @@ class Job:
     Examples
     --------
     >>> from rarely import LinUCB
-    >>> from rarely.study import Study
-    >>> study = Study.create("memory://example-job", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> _ = study.tell(study.ask([[1.0], [2.0]]).id, 1.0)
-    >>> job = study.begin_update()
-    >>> job.study, job.parent, job.rewards
-    ('colours', 0, (1.0,))
+    >>> Job("colours", 1, parent=0, cut=4, policy=LinUCB(dim=1), rounds=(1,), rewards=(0.5,), force=False).token
+    1
     """
 
     study: str
@@ -238,27 +230,16 @@ class Trained:
 
     Examples
     --------
-    >>> from rarely import LinUCB
-    >>> from rarely.study import Study, train
-    >>> study = Study.create("memory://example-trained", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
-    >>> _ = study.tell(study.ask([[1.0], [2.0]]).id, 1.0)
-    >>> trained = train(study.begin_update())
-    >>> trained.accepted, trained.record["samples"]
-    (True, 1)
+    >>> Trained("colours", 1, accepted=False, snapshot=b"", body={"parent": 0, "cut": 4}).accepted
+    False
     """
 
     study: str
     token: int
-    parent: int
-    cut: int
-    force: bool
     accepted: bool
     snapshot: bytes
-    fingerprint: str
-    record: dict[str, Any]
-    """The policy's `UpdateRecord` as JSON."""
-    settings: dict[str, Any]
-    environment: dict[str, str]
+    body: dict[str, Any]
+    """What its event will say: parent and cut, and the policy's `UpdateRecord`, settings and fingerprint."""
 
 
 def train(job: Job, progress: Progress = None) -> Trained:
@@ -280,8 +261,8 @@ def train(job: Job, progress: Progress = None) -> Trained:
     >>> study = Study.create("memory://example-train", "colours", policy=LinUCB(dim=1), arms=["red", "blue"])
     >>> _ = study.tell(study.ask([[1.0], [2.0]]).id, 1.0)
     >>> trained = train(study.begin_update())  # in another process, say: both can be pickled
-    >>> study.finish_update(trained)
-    'version'
+    >>> trained.accepted, trained.body["record"]["samples"], study.finish_update(trained)
+    (True, 1, 'version')
     """
     policy = job.policy
     if job.rounds:
@@ -289,8 +270,9 @@ def train(job: Job, progress: Progress = None) -> Trained:
     record = policy.update(force=job.force, progress=progress)
     if len(policy.history) > MOST_ROUNDS:
         policy.compact()
-    made = (record.accepted, to_bytes(policy), policy.fingerprint(), record.describe(), policy.settings())
-    return Trained(job.study, job.token, job.parent, job.cut, job.force, *made, environment(policy))
+    body = {name: getattr(job, name) for name in ("cut", "force", "parent", "token")} | {"record": record.describe()}
+    body |= {"environment": environment(policy), "fingerprint": policy.fingerprint(), "settings": policy.settings()}
+    return Trained(job.study, job.token, record.accepted, to_bytes(policy), body)
 
 
 def train_process(parent: int) -> None:
@@ -298,10 +280,9 @@ def train_process(parent: int) -> None:
 
     Unpickling runs code, so only the process that made the job may start this one.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this process
+    end_with(parent)
     with suppress(AttributeError, OSError):
         os.nice(NICENESS)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     result: Trained | RarelyError
     try:
         result = train(pickle.load(sys.stdin.buffer))
@@ -309,13 +290,6 @@ def train_process(parent: int) -> None:
         result = error
     pickle.dump(result, sys.stdout.buffer, protocol=5)
     sys.stdout.buffer.flush()
-
-
-def _end_with(parent: int) -> None:
-    """End this process when its parent was killed: nobody would take its result."""
-    while os.name != "posix" or os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 # --- leases
@@ -343,19 +317,6 @@ def _has_died(holder: str) -> bool:
     except (PermissionError, OverflowError):
         return False
     return False
-
-
-def _take_lease(session: Session, tables: Tables, holder: str) -> int:
-    lease, now = tables.lease(), session.lease_time()
-    if lease is not None and lease.expires > now and not _has_died(lease.holder):
-        raise StudyBusy(
-            f"{lease.holder} is training the next version; its lease ends in {(lease.expires - now) / 1e6:.0f} "
-            "seconds, unless it is renewed. Wait for it."
-        )
-    token = 1 if lease is None else lease.token + 1
-    tables.add_lease(Lease(token, holder, now, now + round(LEASE * 1e6)))
-    _ACTIVE[session.storage.url, session.name, token] = holder
-    return token
 
 
 @contextmanager
@@ -405,7 +366,15 @@ def begin(session: Session, *, force: bool, actor: str, reason: str) -> Job:
     with session.writing() as tables:
         position = session.position
         check_open(session)
-        token = _take_lease(session, tables, holder)
+        lease, now = tables.lease(), session.lease_time()
+        if lease is not None and lease.expires > now and not _has_died(lease.holder):
+            raise StudyBusy(
+                f"{lease.holder} is training the next version; its lease ends in {(lease.expires - now) / 1e6:.0f} "
+                "seconds, unless it is renewed. Wait for it."
+            )
+        token = 1 if lease is None else lease.token + 1
+        tables.add_lease(Lease(token, holder, now, now + round(LEASE * 1e6)))
+        _ACTIVE[session.storage.url, session.name, token] = holder
         cut = session.append(tables, "cut", {"token": token, "holder": holder}, actor=actor, reason=reason).seq
         policy = copy.deepcopy(session.live.bare())
     try:
@@ -419,11 +388,10 @@ def begin(session: Session, *, force: bool, actor: str, reason: str) -> Job:
 def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> str:
     """Record a trained version, and return its kind: "version", "candidate" or "rejected"."""
     try:
-        live = LivePolicy(
-            from_bytes(session.name, trained.snapshot, session.model), session.settings, Position(trained.cut)
-        )
+        policy = from_bytes(session.name, trained.snapshot, session.model)
     except SnapshotError as error:
         raise StudyError(f"the trained version cannot be loaded, so it is not published: {error}") from error
+    live = LivePolicy(policy, session.settings, Position(trained.body["cut"]))
     session.approach(live)
     try:
         kind = _publish(session, trained, live, actor=actor, reason=reason)
@@ -435,18 +403,27 @@ def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> st
 
 
 def _publish(session: Session, trained: Trained, live: LivePolicy, *, actor: str, reason: str) -> str:
-    """Write the event, snapshot and row of a trained version."""
+    """Write the event and the snapshot of a trained version that no other training and no rollback has overtaken."""
     with session.writing() as tables:
-        for event in tables.specials(trained.cut):
+        for event in tables.specials(trained.body["cut"]):
             if event.kind in OUTCOMES and event.content["token"] == trained.token:
                 return event.kind  # it was published by a commit that was not confirmed
         check_open(session)
-        _check_current(session, tables, trained)
+        lease = tables.lease()
+        if lease is None or lease.token != trained.token:
+            raise StaleTrainer(
+                f"the lease of this training (token {trained.token}) was taken over by {lease and lease.holder!r} "
+                f"(token {lease and lease.token}), so its version is not published. Begin a new update."
+            )
+        if session.position.version != trained.body["parent"]:
+            raise StaleTrainer(
+                f"this training began from version {trained.body['parent']}, but version {session.position.version} "
+                "is in use now. Begin a new update."
+            )
         last, stages = session.position.seq, session.settings.stages
         stage = stages[stage_at(stages, session.position.rounds + 1)[0]]
         kind: EventKind = "rejected" if not trained.accepted else "candidate" if stage.approval else "version"
-        content: dict[str, Any] = {name: getattr(trained, name) for name in _TRAINED}
-        content |= {"sha256": sha256_of(trained.snapshot), "snapshot": last + 1}
+        content = trained.body | {"sha256": sha256_of(trained.snapshot), "snapshot": last + 1}
         if kind == "version":
             content["number"] = session.position.versions
         event = session.append(tables, kind, content, actor=actor, reason=reason)
@@ -469,24 +446,6 @@ def check_open(session: Session, *, approving: bool = False) -> None:
             f"study {session.name!r} has published all {budget} versions of its budget; version {position.version} "
             "keeps deciding."
         )
-
-
-def _check_current(session: Session, tables: Tables, trained: Trained) -> None:
-    """Refuse a training that was overtaken by another one or by a rollback."""
-    lease = tables.lease()
-    if lease is None or lease.token != trained.token:
-        raise StaleTrainer(
-            f"the lease of this training (token {trained.token}) was taken over by {lease and lease.holder!r} "
-            f"(token {lease and lease.token}), so its version is not published. Begin a new update."
-        )
-    if session.position.version != trained.parent:
-        raise StaleTrainer(
-            f"this training began from version {trained.parent}, but version {session.position.version} is in use "
-            "now. Begin a new update."
-        )
-
-
-# --- snapshots
 
 
 def candidate_of(session: Session, tables: Tables) -> tuple[int, Event]:
