@@ -59,38 +59,14 @@ def check_covariance(
         widths = ((1, dim),) if layers == 1 else ((hidden, dim), *middle, (1, hidden))
         case = _Promises(make, vectors, matrix, example, widths, float(10 ** rng.uniform(-3, 1)))
         where = f" (widths={widths}, ridge={case.ridge:.3g}, seed={example})"
-        check_all(case, type(case.form()).__name__, only, where)
-
-
-@dataclass(frozen=True)
-class _Case:
-    """A way to make a form, the matrix it stands for, and a seed for rounds."""
-
-    make: Make
-    vectors: Vectors
-    matrix: Matrix
-    seed: int
-    widths: Widths
-    ridge: float
-
-    def form(self) -> Covariance:
-        return self.make(self.widths, self.ridge)
-
-    def lived(self, *counts: int, running: int = 0) -> _Beside:
-        """Return a form that has accepted blocks of rounds, was frozen, and has accepted another one."""
-        lived = _Beside(self)
-        for count in counts:
-            lived.accept(count)
-        lived.freeze()
-        lived.accept(running)
-        return lived
+        check_all(case, type(case._form()).__name__, only, where)
 
 
 class _Beside:
     """A form, the features that it holds, and a generator of more."""
 
-    def __init__(self, case: _Case) -> None:
-        self.case, self.form, self.frozen = case, case.form(), 0
+    def __init__(self, case: _Promises) -> None:
+        self.case, self.form, self.frozen = case, case._form(), 0
         self.rng = np.random.default_rng((case.seed, 1))
         self.past = case.vectors(self.draw(1))[:0]
 
@@ -148,10 +124,32 @@ def _variances(form: Covariance, factors: Factors) -> Array:
     return np.array([form.measure(factors, running=running).variances for running in (False, True)])
 
 
-class _Promises(_Case):
+@dataclass(frozen=True)
+class _Promises:
+    """A way to make a form, the matrix it stands for, and a seed for rounds."""
+
+    make: Make
+    vectors: Vectors
+    matrix: Matrix
+    seed: int
+    widths: Widths
+    ridge: float
+
+    def _form(self) -> Covariance:
+        return self.make(self.widths, self.ridge)
+
+    def _lived(self, *counts: int, running: int = 0) -> _Beside:
+        """Return a form that has accepted blocks of rounds, was frozen, and has accepted another one."""
+        lived = _Beside(self)
+        for count in counts:
+            lived.accept(count)
+        lived.freeze()
+        lived.accept(running)
+        return lived
+
     def starts_as_the_prior(self) -> None:
         """Before any data, φᵀZ⁻¹φ is ‖φ‖²/λ, log det is 0 and the unit of bonuses is 1."""
-        form, factors = self.form(), _Beside(self).draw(4)
+        form, factors = self._form(), _Beside(self).draw(4)
         truth = np.square(self.vectors(factors)).sum(axis=1) / self.ridge
         ensure_close(_variances(form, factors), np.array([truth, truth]), "φᵀZ⁻¹φ under both matrices")
         ensure_equal((form.frozen_unit, form.running_unit), (1.0, 1.0), "units")
@@ -173,11 +171,11 @@ class _Promises(_Case):
 
     def is_the_dense_matrix_after_many_rounds(self) -> None:
         """Both matrices are the dense ones with more rounds than parameters, too."""
-        self.lived(60, 1, 100, running=30).compare("after 191 rounds")
+        self._lived(60, 1, 100, running=30).compare("after 191 rounds")
 
     def accepting_leaves_the_frozen_matrix_alone(self) -> None:
         """Accepted rounds change nothing under the frozen matrix until `freeze`, and lower φᵀZ⁻¹φ afterwards."""
-        one = self.lived(5)
+        one = self._lived(5)
         form, candidates = one.form, one.draw(3)
         before, log_det = form.measure(candidates).variances.copy(), form.frozen_log_det
         for block in range(12):
@@ -201,7 +199,7 @@ class _Promises(_Case):
 
     def proposing_changes_nothing(self) -> None:
         """Rounds that are proposed and not accepted, or none of which is accepted, leave both matrices as they were."""
-        one = self.lived(2, running=2)
+        one = self._lived(2, running=2)
         form, candidates = one.form, one.draw(3)
         before, numbers = _variances(form, candidates), (form.rounds, form.frozen_log_det, form.log_det)
         form.propose(form.measure(one.draw(5)))
@@ -216,7 +214,7 @@ class _Promises(_Case):
 
     def a_dropped_fork_leaves_the_original_alone(self) -> None:
         """What happens to a fork changes nothing in the original, which has the future it had without the fork."""
-        one = self.lived(5)
+        one = self._lived(5)
         form, candidates = one.form, one.draw(3)
         before, log_det, fork = form.measure(candidates).variances.copy(), form.log_det, form.fork()
         for _ in range(6):
@@ -229,7 +227,7 @@ class _Promises(_Case):
 
     def a_fork_is_the_original(self) -> None:
         """A fork has the matrices of the original, and grows as the original would."""
-        one = self.lived(6, running=2)
+        one = self._lived(6, running=2)
         form, later, fork = one.form, one.draw(3), one.form.fork()
         ensure_equal(_accepted(fork, later), _accepted(form.fork(), later), "log_dets of two forks")
         one.accept(later)
@@ -238,7 +236,7 @@ class _Promises(_Case):
 
     def a_restored_form_has_the_same_future(self) -> None:
         """`read` of what `state` gave makes the same form, bit for bit, now and after further rounds."""
-        one, again = self.lived(5, 40, running=3), self.form()
+        one, again = self._lived(5, 40, running=3), self._form()
         form, candidates, later = one.form, one.draw(3), one.draw(30)
         with through_json(form, "covariance") as saved:
             again.read(saved)
@@ -252,7 +250,7 @@ class _Promises(_Case):
 
     def candidates_are_measured_one_by_one(self) -> None:
         """φᵀZ⁻¹φ of a candidate does not depend on those it is measured with, and `block` is at least 1."""
-        one = self.lived(9, running=2)
+        one = self._lived(9, running=2)
         form, candidates = one.form, one.draw(5)
         singly = np.hstack([_variances(form, candidates[[i]]) for i in range(5)])
         ensure_close(singly, _variances(form, candidates), "φᵀZ⁻¹φ one by one")
@@ -264,7 +262,7 @@ class _Promises(_Case):
 
     def cross_terms_exist_exactly_where_rounds_add_their_features(self) -> None:
         """`cross` is φᵀZ⁻¹φ' under the running matrix where `additive` is set, and refused elsewhere."""
-        one = self.lived(3, running=2)
+        one = self._lived(3, running=2)
         form, candidates = one.form, one.draw(5)
         measured = form.measure(candidates, running=True)
         if form.additive:

@@ -31,31 +31,6 @@ Draw = Callable[[np.random.Generator, int, int], Array]
 """Draws the contexts of n rounds with K arms, (n, K, d)."""
 
 
-@dataclass(frozen=True)
-class _Case:
-    """A way to make a policy under any schedule, and a seed for contexts."""
-
-    make: Callable[[Schedule], Policy]
-    seed: int
-    dim: int
-    draw: Draw | None
-
-    def policy(self, schedule: Schedule | None = None) -> Policy:
-        return self.make(FixedGrid(HORIZON, 4) if schedule is None else schedule)
-
-    def lived(self, rounds: int = 9, schedule: Schedule | None = None) -> Policy:
-        """Return a policy that has decided some rounds, with every update made at once."""
-        policy = self.policy(schedule)
-        if rounds:
-            _play(policy, self.contexts()[:rounds])
-        return policy
-
-    def contexts(self, stream: int = 0, rounds: int = HORIZON, arms: int = ARMS) -> Array:
-        """Return contexts, (rounds, arms, d); each stream has its own."""
-        rng = np.random.default_rng((self.seed, stream))
-        return rng.normal(size=(rounds, arms, self.dim)) if self.draw is None else self.draw(rng, rounds, arms)
-
-
 def _play(policy: Policy, contexts: Array, block: int | None = None) -> list[int]:
     """Decide all rounds, one by one or in blocks, with an update whenever one is due, and return the arms."""
     arms: list[int] = []
@@ -87,10 +62,9 @@ def _same_decision(decision: Decision, expected: Decision, when: str, rtol: floa
         ensure_close(getattr(decision, name), getattr(expected, name), f"{name} {when}", rtol=rtol, atol=rtol)
 
 
-def _same_future(case: _Case, one: Policy, others: dict[str, Policy], rounds: int) -> None:
-    """Raise `AssertionError` unless all policies decide and learn as one does from now on, bit for bit."""
-    future = case.contexts(7)
-    for t in range(rounds):
+def _same_future(future: Array, one: Policy, others: dict[str, Policy]) -> None:
+    """Raise `AssertionError` unless all policies decide and learn as one does in these rounds, bit for bit."""
+    for t in range(len(future)):
         expected = one.select(future[t])
         told = rewards_of(future[t, expected.arms])[0]
         for when, each in others.items():
@@ -102,7 +76,7 @@ def _same_future(case: _Case, one: Policy, others: dict[str, Policy], rounds: in
             if each.due:
                 each.update()
     for when, each in others.items():
-        ensure_equal(each.fingerprint(), one.fingerprint(), f"the fingerprint {when}, {rounds} rounds later")
+        ensure_equal(each.fingerprint(), one.fingerprint(), f"the fingerprint {when}, {len(future)} rounds later")
 
 
 def check_policy(
@@ -129,17 +103,40 @@ def check_policy(
     check_all(_Promises(make, seed, policy.dim, contexts), type(policy).__name__, only, f" (seed={seed})")
 
 
-class _Promises(_Case):
+@dataclass(frozen=True)
+class _Promises:
+    """A way to make a policy under any schedule, and a seed for contexts."""
+
+    make: Callable[[Schedule], Policy]
+    seed: int
+    dim: int
+    draw: Draw | None
+
+    def _policy(self, schedule: Schedule | None = None) -> Policy:
+        return self.make(FixedGrid(HORIZON, 4) if schedule is None else schedule)
+
+    def _lived(self, rounds: int = 9, schedule: Schedule | None = None) -> Policy:
+        """Return a policy that has decided some rounds, with every update made at once."""
+        policy = self._policy(schedule)
+        if rounds:
+            _play(policy, self._contexts()[:rounds])
+        return policy
+
+    def _contexts(self, stream: int = 0, rounds: int = HORIZON, arms: int = ARMS) -> Array:
+        """Return contexts, (rounds, arms, d); each stream has its own."""
+        rng = np.random.default_rng((self.seed, stream))
+        return rng.normal(size=(rounds, arms, self.dim)) if self.draw is None else self.draw(rng, rounds, arms)
+
     def make_gives_the_same_policy(self) -> None:
         """`make` gives a `Policy` with the schedule it was given, the same at every call."""
-        policy = self.policy()
+        policy = self._policy()
         ensure(isinstance(policy, Policy), f"make(schedule) returned {policy!r}")
         ensure_equal(policy.schedule.horizon, HORIZON, "the schedule's horizon")
-        ensure_equal(self.policy().fingerprint(), policy.fingerprint(), "the fingerprint of a second make(schedule)")
+        ensure_equal(self._policy().fingerprint(), policy.fingerprint(), "the fingerprint of a second make(schedule)")
 
     def a_decision_says_what_was_weighed(self) -> None:
         """A decision has arm, means, bonuses, version and round, with a leading axis where rounds have one."""
-        policy, contexts = self.policy(), self.contexts()
+        policy, contexts = self._policy(), self._contexts()
         one, many = policy.select(contexts[0]), policy.select(contexts[1:4])
         ensure(isinstance(one.arm, int), f"the arm of one round is {one.arm!r}")
         ensure_equal((one.means.shape, one.bonuses.shape), ((ARMS,), (ARMS,)), "shapes of means and bonuses")
@@ -151,7 +148,7 @@ class _Promises(_Case):
 
     def score_is_pure(self) -> None:
         """`score` and `probabilities` change nothing."""
-        policy, contexts = self.lived(), self.contexts()
+        policy, contexts = self._lived(), self._contexts()
         before = policy.fingerprint()
         policy.score(contexts[3])
         policy.score(contexts)
@@ -160,14 +157,14 @@ class _Promises(_Case):
 
     def score_is_what_select_reports(self) -> None:
         """`score` gives the means and bonuses of the decision that follows."""
-        policy, contexts = self.lived(), self.contexts()
+        policy, contexts = self._lived(), self._contexts()
         scores, decision = policy.score(contexts[10]), policy.select(contexts[10])
         ensure_equal(scores.means, decision.means, "means")
         ensure_equal(scores.bonuses, decision.bonuses, "bonuses")
 
     def select_twice_gives_the_same_arms(self) -> None:
         """Inside a batch the same contexts get the same means, and the same arm and bonuses where these are frozen."""
-        policy, contexts = self.lived(5, AtRounds([5, 20])), self.contexts()[7]
+        policy, contexts = self._lived(5, AtRounds([5, 20])), self._contexts()[7]
         ensure_equal(policy.version, 1, "the version after the update of round 5")
         decisions = [policy.select(contexts) for _ in range(4)]
         for i, (before, after) in enumerate(pairwise(decisions)):
@@ -184,8 +181,8 @@ class _Promises(_Case):
 
     def blocks_are_single_rounds(self) -> None:
         """n rounds in one call are decided and learned from as n calls do, but for rounding."""
-        contexts = self.contexts(2)
-        singly, together = self.policy(), self.policy()
+        contexts = self._contexts(2)
+        singly, together = self._policy(), self._policy()
         ensure_equal(_play(together, contexts, block=7), _play(singly, contexts), "the arms of rounds in blocks")
         ensure_equal(together.version, singly.version, "the version")
         ensure_close(together.log_det, singly.log_det, "log_det", rtol=1e-8)
@@ -195,8 +192,8 @@ class _Promises(_Case):
 
     def only_available_arms_are_chosen(self) -> None:
         """An arm that the mask leaves out is not chosen, and has NaN for mean and bonus."""
-        policy, mask = self.policy(), np.array([[False, True, False], [True, False, True]])
-        decision = policy.select(self.contexts()[:2], mask)
+        policy, mask = self._policy(), np.array([[False, True, False], [True, False, True]])
+        decision = policy.select(self._contexts()[:2], mask)
         ensure(mask[[0, 1], decision.arms], f"arms {decision.arms} were chosen with the mask {mask.tolist()}")
         ensure(np.isnan(decision.means[~mask]) & np.isnan(decision.bonuses[~mask]), "absent arms must have NaN")
         ensure(np.isfinite(decision.means[mask]), "available arms must have finite means")
@@ -204,13 +201,13 @@ class _Promises(_Case):
 
     def one_arm_is_ordinary(self) -> None:
         """Rounds with one arm choose it, and are learned from."""
-        policy = self.policy()
-        ensure_equal(_play(policy, self.contexts(arms=1)), [0] * HORIZON, "the arms")
+        policy = self._policy()
+        ensure_equal(_play(policy, self._contexts(arms=1)), [0] * HORIZON, "the arms")
         ensure(policy.version > 0, "no update was made in 24 rounds of one arm")
 
     def probabilities_are_those_of_the_decision(self) -> None:
         """`probabilities` gives what the arm of the next decision is drawn from; they sum to 1."""
-        policy, contexts = self.lived(), self.contexts()
+        policy, contexts = self._lived(), self._contexts()
         rounds = 1 if _runs(policy) else 4
         chances = policy.probabilities(contexts[10 : 10 + rounds])
         decision = policy.select(contexts[10 : 10 + rounds])
@@ -223,12 +220,12 @@ class _Promises(_Case):
 
     def arms_come_as_often_as_they_should(self) -> None:
         """Arms are drawn with the probabilities of the decision, one draw after another; or one arm has all of it."""
-        policy = self.lived(9, AtRounds([4, 8, 10**6]))
+        policy = self._lived(9, AtRounds([4, 8, 10**6]))
         if not _draws(policy):
-            decision = policy.select(self.contexts(7))
+            decision = policy.select(self._contexts(7))
             ensure_equal(np.asarray(decision.propensity), np.ones(HORIZON), "the probabilities of the chosen arms")
             return
-        decision = policy.select(np.repeat(self.contexts(7)[:1], DRAWS, axis=0))
+        decision = policy.select(np.repeat(self._contexts(7)[:1], DRAWS, axis=0))
         chances = decision.probabilities
         means, spread = chances.sum(axis=0), np.sqrt((chances * (1 - chances)).sum(axis=0))
         counts = np.bincount(decision.arms, minlength=ARMS)
@@ -240,7 +237,7 @@ class _Promises(_Case):
 
     def nothing_is_learned_inside_a_batch(self) -> None:
         """Rewards change nothing until `update`, and neither do rounds, but for bonuses that follow them."""
-        policy, contexts = self.lived(4, AtRounds([4, 20])), self.contexts()
+        policy, contexts = self._lived(4, AtRounds([4, 20])), self._contexts()
         before = policy.score(contexts[8])
         policy.observe(policy.select(contexts[4:14]), 100.0 + np.arange(10.0))
         after = policy.score(contexts[8])
@@ -255,8 +252,8 @@ class _Promises(_Case):
 
     def rewards_may_come_in_any_order(self) -> None:
         """Rewards that come late, partly, out of order, by decision, by id or by round give the same policy."""
-        contexts = self.contexts()
-        policies = [self.policy(AtRounds([6])) for _ in range(4)]
+        contexts = self._contexts()
+        policies = [self._policy(AtRounds([6])) for _ in range(4)]
         decisions = [policy.select(contexts[:6]) for policy in policies]
         values, keep = rewards_of(contexts[np.arange(6), decisions[0].arms]), np.array([0, 2, 3, 5])
         policies[0].observe(decisions[0][keep], values[keep])
@@ -281,8 +278,8 @@ class _Promises(_Case):
             partial(Budget, EveryRound()),
         )
         for kind, batches in (*product(kinds, (1, 5)), (kinds[0], 40)):  # the last: more batches than rounds
-            policy = self.policy(schedule := kind(batches))
-            _play(policy, self.contexts()[:12], block=12)
+            policy = self._policy(schedule := kind(batches))
+            _play(policy, self._contexts()[:12], block=12)
             counts = f"{policy.version} versions and {len(policy.updates)} updates under {schedule}"
             ensure(policy.version < batches and len(policy.updates) < batches, counts)
             if policy.version == batches - 1:
@@ -291,7 +288,7 @@ class _Promises(_Case):
 
     def log_det_grows_with_every_round(self) -> None:
         """`log_det` is larger after every round, unless its feature is 0 or it changed the scale of contexts."""
-        policy, contexts = self.policy(), self.contexts()
+        policy, contexts = self._policy(), self._contexts()
         for t in range(8):
             before, learner = policy.log_det, state_of(policy).current.learner
             decision = policy.select(contexts[t])
@@ -305,7 +302,7 @@ class _Promises(_Case):
 
     def an_update_elsewhere_is_an_update_at_once(self) -> None:
         """A job that is prepared, pickled, run and adopted makes the policy that `update` makes, once."""
-        elsewhere, at_once = (self.lived(9, OnDemand(batches=4)) for _ in range(2))
+        elsewhere, at_once = (self._lived(9, OnDemand(batches=4)) for _ in range(2))
         before = elsewhere.fingerprint()
         job = pickle.loads(pickle.dumps(elsewhere.prepare_update()))
         ensure_equal(elsewhere.fingerprint(), before, "the fingerprint after prepare_update")
@@ -314,18 +311,18 @@ class _Promises(_Case):
         ensure_equal((record.version, record.samples), (expected.version, expected.samples), "version and samples")
         ensure_equal(elsewhere.fingerprint(), at_once.fingerprint(), "the fingerprint after adopt")
         _refused(elsewhere, errors.StaleUpdate, elsewhere.adopt, result)
-        _same_future(self, at_once, {"after adopt": elsewhere}, rounds=3)
+        _same_future(self._contexts(7)[:3], at_once, {"after adopt": elsewhere})
 
     def compaction_changes_no_decision(self) -> None:
         """`compact` changes no score, and no decision or update afterwards, but for rounding."""
-        whole, compacted = (self.lived(15, OnDemand()) for _ in range(2))
+        whole, compacted = (self._lived(15, OnDemand()) for _ in range(2))
         for policy in (whole, compacted):
             policy.update()
-            policy.observe(policy.select(self.contexts(3)[:3]), [0.1, 0.2, 0.3])
+            policy.observe(policy.select(self._contexts(3)[:3]), [0.1, 0.2, 0.3])
         dropped = compacted.compact()
         ensure_equal(len(compacted.history), len(whole.history) - dropped, "rows left after compact")
         ensure_equal(compacted.round, whole.round, "round")
-        contexts = self.contexts(4)
+        contexts = self._contexts(4)
         for part in (slice(0, 4), slice(4, 8)):
             decisions = [policy.select(contexts[part]) for policy in (whole, compacted)]
             _same_decision(decisions[1], decisions[0], f"after {dropped} rounds were dropped", rtol=1e-8)
@@ -337,12 +334,12 @@ class _Promises(_Case):
 
     def settings_rebuild_it(self) -> None:
         """`type(policy)(**policy.settings())` makes the policy as it began."""
-        policy, kind = self.policy(), type(self.policy())
+        policy, kind = self._policy(), type(self._policy())
         settings: dict[str, Any] = policy.settings() | _function(policy)
         make: Any = kind
         ensure_equal(make(**settings).fingerprint(), policy.fingerprint(), "the fingerprint of a policy made anew")
-        _play(policy, self.contexts()[:7])
-        ensure_equal(policy.settings(), self.policy().settings(), "settings() after seven rounds")
+        _play(policy, self._contexts()[:7])
+        ensure_equal(policy.settings(), self._policy().settings(), "settings() after seven rounds")
 
     def files_and_copies_resume_bit_for_bit(self) -> None:
         """A policy that is saved and loaded, copied or pickled in mid-batch has the same future, bit for bit."""
@@ -354,7 +351,7 @@ class _Promises(_Case):
                 "copy.deepcopy": copy.deepcopy,
                 "pickle": lambda one: pickle.loads(pickle.dumps(one)),
             }
-            policy, contexts = self.policy(), self.contexts()
+            policy, contexts = self._policy(), self._contexts()
             for rounds in (3, 6, 15):
                 _play(policy, contexts[policy.round : rounds])
                 one, before, copies = copy.deepcopy(policy), policy.fingerprint(), dict[str, Policy]()
@@ -364,7 +361,7 @@ class _Promises(_Case):
                     ensure_equal(again.fingerprint(), before, f"the fingerprint {when}")
                     ensure_equal((again.updates, again.schedule), (policy.updates, policy.schedule), f"records {when}")
                     copies[when] = again
-                _same_future(self, one, copies, rounds=5)
+                _same_future(self._contexts(7)[:5], one, copies)
                 ensure_equal(policy.fingerprint(), before, f"the original's fingerprint five rounds after {rounds}")
 
 

@@ -16,25 +16,6 @@ MANY_ROUNDS = 150
 """Rounds over which a schedule is followed."""
 
 
-@dataclass(frozen=True)
-class _Case:
-    """A way to make a schedule, and rounds that are drawn for it."""
-
-    make: Callable[[], Schedule]
-    seed: int
-
-    def generator(self) -> np.random.Generator:
-        return np.random.default_rng(self.seed)
-
-    def blocks(self) -> list[tuple[int, Array]]:
-        """Return rounds before a block, and growth inside it."""
-        rng = self.generator()
-        return [
-            (int(rng.integers(0, 120)), np.cumsum(rng.uniform(0, scale, int(rng.integers(1, 31)))))
-            for scale in (0.0, 0.01, 0.1, 0.5, 2.0)
-        ]
-
-
 def check_schedule(make: Callable[[], Schedule], *, seed: int = 0, examples: int = 5, only: str | None = None) -> None:
     """Check that a schedule keeps its promises; raise `AssertionError` for a broken one.
 
@@ -55,13 +36,30 @@ def check_schedule(make: Callable[[], Schedule], *, seed: int = 0, examples: int
         check_all(_Promises(make, example), repr(make()), only, f" (seed={example})")
 
 
-class _Promises(_Case):
+@dataclass(frozen=True)
+class _Promises:
+    """A way to make a schedule, and rounds that are drawn for it."""
+
+    make: Callable[[], Schedule]
+    seed: int
+
+    def _generator(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+    def _blocks(self) -> list[tuple[int, Array]]:
+        """Return rounds before a block, and growth inside it."""
+        rng = self._generator()
+        return [
+            (int(rng.integers(0, 120)), np.cumsum(rng.uniform(0, scale, int(rng.integers(1, 31)))))
+            for scale in (0.0, 0.01, 0.1, 0.5, 2.0)
+        ]
+
     def is_a_value(self) -> None:
         """A schedule is a value: what it is asked changes nothing, and equal schedules give equal answers."""
         one, other = self.make(), self.make()
         ensure(isinstance(one, Schedule), f"make() must return a Schedule; got {one!r}")
         ensure_equal(one, other, "a second make()")
-        for round, growth in self.blocks():
+        for round, growth in self._blocks():
             answers = [(each.first_due(round, growth), each.lookahead(round, 0.5, 3)) for each in (one, one, other)]
             ensure(answers[0] == answers[1] == answers[2], f"round {round}: three answers differ, {answers}")
         ensure_equal(one, other, "the schedule after it was asked")
@@ -81,12 +79,12 @@ class _Promises(_Case):
 
     def no_rounds_end_no_batch(self) -> None:
         """`first_due` of no rounds is None."""
-        for round, _ in self.blocks():
+        for round, _ in self._blocks():
             ensure_equal(self.make().first_due(round, np.empty(0)), None, f"first_due({round}, no rounds)")
 
     def first_due_is_one_of_the_rounds(self) -> None:
         """`first_due` is the index of one of the rounds it was asked about, or None, and leaves their growth alone."""
-        for round, growth in self.blocks():
+        for round, growth in self._blocks():
             before = growth.copy()
             end = self.make().first_due(round, growth)
             inside = end is None or (isinstance(end, int) and 0 <= end < len(growth))
@@ -96,14 +94,14 @@ class _Promises(_Case):
     def blocks_are_cut_where_single_rounds_are(self) -> None:
         """A block of rounds ends a batch with the same round as one round after another does."""
         schedule = self.make()
-        for round, growth in self.blocks():
+        for round, growth in self._blocks():
             singly = [schedule.first_due(round + i, growth[i : i + 1]) is not None for i in range(len(growth))]
             expected = singly.index(True) if any(singly) else None
             ensure_equal(schedule.first_due(round, growth), expected, f"first_due({round}, {growth.round(3).tolist()})")
 
     def looks_at_least_one_round_ahead(self) -> None:
         """`lookahead` is a whole number of at least 1."""
-        rng = self.generator()
+        rng = self._generator()
         for _ in range(20):
             asked = int(rng.integers(0, 151)), float(rng.uniform(0, 3)), int(rng.integers(0, 51))
             ahead = self.make().lookahead(*asked)
@@ -122,7 +120,7 @@ class _Promises(_Case):
 
     def a_batch_played_by_lookahead_ends_with_the_same_round(self) -> None:
         """Rounds that are asked about in pieces of `lookahead` end the batch with the same round as all at once."""
-        log_dets = np.cumsum(self.generator().exponential(0.3, MANY_ROUNDS))
+        log_dets = np.cumsum(self._generator().exponential(0.3, MANY_ROUNDS))
         schedule = self.make().in_batch(0, 0, 0.0)
         whole, start, end = schedule.first_due(0, log_dets), 0, None
         while start < MANY_ROUNDS and end is None:
@@ -133,7 +131,7 @@ class _Promises(_Case):
 
     def the_budget_is_kept(self) -> None:
         """A policy that makes every update at once never has more than `batches` versions."""
-        budget, rng = Budget.around(self.make()), self.generator()
+        budget, rng = Budget.around(self.make()), self._generator()
         for scale in (0.0, 0.05, 1.0, 20.0):
             log_dets = np.cumsum(rng.exponential(scale, MANY_ROUNDS)) if scale else np.zeros(MANY_ROUNDS)
             version, base, began = 0, 0.0, 0
