@@ -179,6 +179,7 @@ class Module:
             raise InvalidInput("net must have layers whose gradients can be read: give the module, before TorchScript.")
         try:
             self._net, self.device = _own_copy(net), torch.empty(0, device=device).device
+            self.on_device = self.device.type != "cpu"  # where features then stay, as tensors
             torch.empty(1, device=device).cpu()  # what holds no numbers, as "meta", raises
         except Exception as error:
             raise InvalidInput(f"net must be one that can be copied, and device one that is here: {error}") from error
@@ -186,7 +187,9 @@ class Module:
         self.ids = frozenset(self.inputs if ids is True else (ids,) if isinstance(ids, str) else ids or ())
         if not self.ids <= self.inputs.keys():
             raise InvalidInput(f"ids must be names of shape's, {', '.join(self.inputs)}; got {', '.join(self.ids)}.")
-        self.dim = sum(math.prod(each) for each in self.inputs.values())
+        ends = [0, *itertools.accumulate(map(math.prod, self.inputs.values()))]
+        self.columns = dict(zip(self.inputs, itertools.starmap(slice, itertools.pairwise(ends)), strict=True))
+        self.dim = ends[-1]
         named = (*self._net.named_parameters(), *self._net.named_buffers())
         self.trained = [name for name, each in named if each.requires_grad]
         self.names = [*self.trained, *(name for name, _ in named if name not in self.trained)]
@@ -234,23 +237,16 @@ class Module:
         lead = np.broadcast_shapes(*(each.shape[:-1] for each in flat))
         return np.concatenate([np.broadcast_to(each, (*lead, each.shape[-1])) for each in flat], axis=-1)
 
-    def columns(self) -> Iterator[tuple[str, slice]]:
-        """Yield the columns of rows that each input has."""
-        start = 0
-        for name, shape in self.inputs.items():
-            yield name, slice(start, start + math.prod(shape))
-            start += math.prod(shape)
-
     def unpacked(self, rows: Any, dtype: Any = None) -> dict[str, Any]:
         """Return rows, (n, d), as the tensors that the module takes, by name: ids as int64, all else in `dtype`."""
-        parts = {name: rows[:, place].reshape(len(rows), *self.inputs[name]) for name, place in self.columns()}
+        parts = {name: rows[:, place].reshape(len(rows), *self.inputs[name]) for name, place in self.columns.items()}
         return {name: x.round().long() if name in self.ids else x.to(dtype or x.dtype) for name, x in parts.items()}
 
     def split(self, contexts: Array) -> tuple[Array, Array]:
         """Return x and c of contexts (cx, c)."""
         rows, roots = contexts[:, :-1], contexts[:, -1]
         rows = rows if (roots == 1).all() else rows / roots[:, None]
-        for part in (rows[:, place] for name, place in self.columns() if name in self.ids):
+        for part in (rows[:, place] for name, place in self.columns.items() if name in self.ids):
             plain = part[roots == 1]
             if (np.abs(part) > LARGEST_ID).any() or (plain != np.rint(plain)).any():
                 raise InvalidContexts("ids must be whole numbers up to 2⁵⁰. Number them, or give their digits apart.")
@@ -353,11 +349,6 @@ class Module:
         return TorchNetwork(self.dim + 1, 2, scaling=scaling, model=self)
 
     @property
-    def on_device(self) -> bool:
-        """Whether features stay on a device, as tensors."""
-        return bool(self.device.type != "cpu")
-
-    @property
     def row(self) -> RowCost:
         """Numbers that a round keeps in the dual form of Z, and multiplications of an inner product."""
         return RowCost(sum(sum(form.stored) for form in self.forms), sum(form.products for form in self.forms))
@@ -377,12 +368,7 @@ class Module:
         fit = None if self.fit is None else getattr(self.fit, "__qualname__", type(self.fit).__qualname__)
         given = {"shape": shapes, "ids": sorted(self.ids), "explore": self.explored, "batch": self.batch, "fit": fit}
         forms = [[form.layer, form.kind] for form in self.forms]
-        return given | {"norm": self.norm, "layers": self.layers, "forms": forms, "probed": self.probed}
-
-    @property
-    def layers(self) -> list[list[str]]:
-        """Every layer, and every parameter and buffer, in words."""
-        return _layers(self._net)
+        return given | {"norm": self.norm, "layers": _layers(self._net), "forms": forms, "probed": self.probed}
 
     def describe(self, rounds: int = 1000) -> str:
         """Return how each layer's features are held, and what each form of Z would take after that many rounds."""
@@ -453,7 +439,7 @@ def model_from(net: Any, saved: Any, arrays: Any) -> Module:
             f"holds a policy whose model is code, which a file cannot hold; got {shown(net)}. Give the module: "
             "load(path, model=net), Study.open(storage, model=net), or --import MODULE:NAME of a command."
         )
-    layers = net.layers if isinstance(net, Module) else _layers(_own_copy(net))
+    layers = _layers(net._net if isinstance(net, Module) else _own_copy(net))
     for mine, theirs in itertools.zip_longest(layers, saved["layers"], fillvalue=["", "missing"]):
         if mine != theirs:
             raise SnapshotError(

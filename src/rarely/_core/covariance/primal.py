@@ -81,21 +81,16 @@ class Primal(Covariance):
         """Make Z and its factors when first asked for: λI, unless the running one has advanced."""
         if name not in ("_matrix", "_running", "_frozen"):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-        ahead = self.advanced_to
+        running, frozen = self.advanced_to, self.frozen_at
         if name in self.__dict__:  # another thread has asked meanwhile
             return self.__dict__[name]
-        held = ahead if name != "_frozen" else self.frozen_at
-        if held is None:
-            matrix = self.ridge * np.eye(self.parameters)
-            self._frozen = GrowingCholesky.of(matrix)[0]
-            if ahead is None and "_running" not in self.__dict__:
-                self._matrix, self._running = matrix, self._frozen
-        else:
-            factor = GrowingCholesky.from_inverse(held[0])
-            if held is self.frozen_at and "_frozen" not in self.__dict__:
-                self._frozen = factor
-            if held is ahead:
-                self._matrix, self._running, self.advanced_to = held[1], factor, None
+        held = frozen if name == "_frozen" else running
+        matrix = self.ridge * np.eye(self.parameters) if held is None else held[1]
+        factor = GrowingCholesky.of(matrix)[0] if held is None else GrowingCholesky.from_inverse(held[0])
+        if held is frozen and "_frozen" not in self.__dict__:
+            self._frozen = factor
+        if held is running and "_running" not in self.__dict__:
+            self._matrix, self._running, self.advanced_to = matrix, factor, None
         return self.__dict__[name]
 
     def _clear_pending(self) -> None:
