@@ -1,6 +1,7 @@
 """Boundaries of planned looks: to the digits that were published, and as simulation and a plain grid find them."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -167,3 +168,9 @@ def test_each_look_is_crossed_with_the_error_it_may_spend(steps, spending):
     assert errors[-1] == pytest.approx(0.1)
     found = plain_crossings(boundaries(errors, information.tolist()), information)
     assert found == pytest.approx(np.diff([0.0, *errors]), abs=2e-3)
+
+
+@pytest.mark.parametrize("grown", [1e-2, 1e-6, 1e-9, 1e-12])
+def test_a_look_that_learns_almost_nothing_spends_its_error_just_below_the_one_before(grown):
+    first, second = boundaries([0.01, 0.02], [1.0, 1.0 + grown])
+    assert (first, second) == pytest.approx([NormalDist().inv_cdf(0.995), NormalDist().inv_cdf(0.99)], abs=1e-3)

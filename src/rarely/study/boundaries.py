@@ -20,7 +20,7 @@ estimate, and those where it is α/2 and 1 − α/2 are the ends of an interval 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Literal, NamedTuple
@@ -38,6 +38,35 @@ FURTHEST = 8.0  # a boundary that is never crossed in double precision
 PRECISION = 1e-7  # to which boundaries are solved, in standard deviations
 DRIFTS = np.polynomial.hermite_e.hermegauss(24)  # standardised drifts and weights by which predictive power averages
 _normal = NormalDist()
+
+
+def solved(
+    chance: Callable[[float], float],
+    share: float,
+    ends: tuple[float, float],
+    place: float,
+    slope: float,
+    precision: float,
+) -> float:
+    """Return where a chance that grows is `share`, from a place on and the slope of its normal quantile there.
+
+    By secants of the quantile, which is nearly straight; by halving where they lead out.
+    """
+    (low, high), aim = ends, _normal.inv_cdf(share)
+    last: tuple[float, float] | None = None
+    while high - low > precision:
+        found = chance(place)
+        low, high = (place, high) if found < share else (low, place)
+        after = low
+        if 0 < found < 1:
+            quantile = _normal.inv_cdf(found)
+            if last is not None and quantile != last[1]:
+                slope = (quantile - last[1]) / (place - last[0])
+            last, after = (place, quantile), place + (aim - quantile) / slope
+            if abs(after - place) < precision:
+                return after
+        place = after if low < after < high else (low + high) / 2
+    return (low + high) / 2
 
 
 def spent(spending: Spending, fraction: float, alpha: float) -> float:
@@ -73,19 +102,14 @@ class Passage(NamedTuple):
 
     def reached(self, step: float, root: float, error: float, drift: float = 0.0, most: float = 0.0) -> float:
         """Return the Z below which S falls with probability `error` at the end of a step, where √v is `root`."""
-        low, high = -FURTHEST, min(most, FURTHEST)
-        masses, deviation = self.tilted(drift), math.sqrt(step)
-        z = (low + high) / 2 if error <= 0 else min(_normal.inv_cdf(min(error, 0.5)), high)
-        while high - low > PRECISION:  # Newton's steps, and halving where they lead out
-            ends = (z * root - self.places - drift * step) / deviation
-            over = float(masses @ distribution(ends)) - error
-            slope = float(masses @ np.exp(-np.square(ends) / 2)) * root / (deviation * math.sqrt(2 * math.pi))
-            low, high = (z, high) if over < 0 else (low, z)
-            after = z - over / slope if slope > 0 else low
-            if abs(after - z) < PRECISION / 2 and low <= after <= high:
-                return after
-            z = after if low < after < high else (low + high) / 2
-        return low
+        masses, deviation, high = self.tilted(drift), math.sqrt(step), min(most, FURTHEST)
+        if error <= 0:
+            return -FURTHEST
+
+        def below(z: float) -> float:
+            return float(masses @ distribution((z * root - self.places - drift * step) / deviation))
+
+        return solved(below, error, (-FURTHEST, high), min(_normal.inv_cdf(min(error, 0.5)), high), 1.0, PRECISION)
 
     def carried(self, step: float, low: float, high: float, following: float) -> Passage:
         """Return the passage after the step where S stays between two bounds, fine enough for the following step."""
@@ -213,22 +237,7 @@ def final(z: float, efficacy: Sequence[float], information: Sequence[float], alp
     reach = (abs(z) + FURTHEST + 2) / math.sqrt(information[0])
 
     def solve(share: float) -> float:
-        """Solve by secants of the quantile, which is nearly straight; by halving where they lead out."""
-        low, high, drift, slope, aim = -reach, reach, z / root, root, _normal.inv_cdf(share)
-        last: tuple[float, float] | None = None
-        while high - low > PRECISION / root:
-            found = further(drift)
-            low, high = (drift, high) if found < share else (low, drift)
-            after = low
-            if 0 < found < 1:
-                quantile = _normal.inv_cdf(found)
-                if last is not None and quantile != last[1]:
-                    slope = (quantile - last[1]) / (drift - last[0])
-                last, after = (drift, quantile), drift + (aim - quantile) / slope
-                if abs(after - drift) < PRECISION / root:
-                    return after
-            drift = after if low < after < high else (low + high) / 2
-        return (low + high) / 2
+        return solved(further, share, (-reach, reach), z / root, root, PRECISION / root)
 
     median = z / root if not efficacy else solve(0.5)
     return Final(2 * min(p, 1 - p), median, solve(alpha / 2), solve(1 - alpha / 2))
