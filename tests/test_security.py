@@ -99,7 +99,7 @@ KEPT_BY = {
 }
 NETWORKED = {
     "rarely/service/server.py",
-    "rarely/study/client.py", "rarely/study/deadlines.py", "rarely/study/storage/postgresql.py",
+    "rarely/study/client.py", "rarely/study/storage/postgresql.py",
     "rarely/cluster/files.py", "rarely/runs/ray_session.py", "rarely/worlds/datasets.py",
     "rarely/study/versions.py",
 }  # fmt: skip

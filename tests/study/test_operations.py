@@ -238,7 +238,7 @@ def test_an_export_names_its_columns_before_the_first_decision(monkeypatch):
     with Study.create("memory://late-decision", "rows", policy=policy, blocks=blocks) as study:
         study.tell("nobody", 1.0)
         study.ask([1.0, 2.0, 3.0], id="one")
-        monkeypatch.setattr("rarely.study.export.CHUNK", 2)
+        monkeypatch.setattr("rarely.study.audit.CHUNK", 2)
         header, *rows = [line.split(",") for line in "".join(study.csv_text()).splitlines()]
         assert [len(row) for row in rows] == [len(header)]
 
@@ -248,7 +248,7 @@ def test_an_export_reads_some_rows_at_a_time_and_any_number_of_arms(make, tmp_pa
     study = make(arms=None)
     for number in range(25):
         study.tell(study.ask(contexts_of(number, arms=2 + number % 3)).id, 0.1 * number)
-    monkeypatch.setattr("rarely.study.export.CHUNK", 4)
+    monkeypatch.setattr("rarely.study.audit.CHUNK", 4)
     parts = list(study.csv_text())
     assert len(parts) > 10
     assert study.export(tmp_path / "log.csv") == (25, 0)
@@ -266,7 +266,7 @@ def test_an_export_has_the_rewards_that_a_version_may_learn_from(make, clock, tm
         answer = study.ask(contexts_of(number))
         for key in range(number % 3):
             study.tell(answer.id, number + 0.25 * key, key=str(key))
-    monkeypatch.setattr("rarely.study.export.CHUNK", 3)
+    monkeypatch.setattr("rarely.study.audit.CHUNK", 3)
     study.export(tmp_path / "log.csv")
     assert np.array_equal(read_log(tmp_path / "log.csv").rewards, study.log().rewards, equal_nan=True)
 

@@ -208,7 +208,7 @@ class Analysis:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a report: .html (one file that loads nothing else), .md or .json, by the name of the file."""
-        made = {".html": lambda: reports.html_of(self), ".md": lambda: reports.markdown_of(self)}
+        made = {".html": lambda: reports.html_of(self), ".md": lambda: reports.rendered("analysis.md", self)}
         json_text = json.dumps(self.describe(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         reports.write_report(path, made | {".json": lambda: json_text})
 

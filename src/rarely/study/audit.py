@@ -1,4 +1,4 @@
-"""What an open study says about itself: status, verification, replay, logs and backup.
+"""What an open study says about itself: status, verification, replay, logs, tables and backup.
 
 Nothing here writes to the record of an open study.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from rarely.errors import InvalidContexts
 from rarely.extend import Described
 from rarely.extend.provisional import Worth, content_at
 from rarely.logs import DecisionLog
+from rarely.logs.files import NOTES, TableFile, columns_of, csv_of, names_of
 from rarely.study.decision import DecisionRecord, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
 from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, flaw_of
@@ -31,7 +32,7 @@ from rarely.study.settings import StudySettings, stage_at
 from rarely.study.storage import CHUNK, open_storage
 from rarely.study.storage.database import CHECKPOINTS, TABLES
 from rarely.study.storage.sqlite import copy_checkpoints, take_checkpoints
-from rarely.study.tell import OVERRIDE, Accounts, accounts_of, rewards_to_learn
+from rarely.study.tell import OVERRIDE, Accounts, accounts_of, closed_until, rewards_of_range, rewards_to_learn
 from rarely.study.versions import OUTCOMES, Job, differing, environment, train, versions_in
 
 # --- status
@@ -416,6 +417,66 @@ def log_of(session: Session, decisions: Iterable[DecisionRecord], last: int, fir
             if event.why == OVERRIDE and "arm" in event.content and event.content["round"] in rounds:
                 log.override(rounds=[event.content["round"]], reason=event.reason)
     return log
+
+
+# --- the log as a table
+
+
+class Exported(NamedTuple):
+    """What `Study.export` has written.
+
+    Examples
+    --------
+    >>> Exported(decisions=20, missing=3)
+    Exported(decisions=20, missing=3)
+    """
+
+    decisions: int
+    missing: int  # decisions without a reward
+
+
+def parts(session: Session) -> Iterator[tuple[dict[str, Any], Exported]]:
+    """Yield columns of the next decisions, as of the last event now, and how many they are; at least one part."""
+    last, position, settings, written = session.last_seq(), Position(), session.settings, 0
+    with session.reading() as tables:
+        closed = closed_until(tables, settings.rewards, last)
+        width = len(settings.arms) if settings.arms else tables.most_arms()
+    while position.seq < last:
+        first = position.seq
+        with session.reading() as tables:
+            events = list(session.checked(tables.after(first, min(CHUNK, last - first)), position))
+        if not events:
+            break
+        position = Position(seq=events[-1].seq, head=events[-1].hash)
+        records = [record_of(event, settings.arms) for event in events if event.kind == "decide"]
+        if not records:
+            continue
+        log, rewards = recorded(records, settings, width), rewards_of_range(session, first, position.seq, closed)
+        if rewards:
+            log.observe(rounds=list(rewards), rewards=list(rewards.values()))
+        answers = [record.answer for record in records]
+        notes: dict[str, Any] = {name: [getattr(answer, name) for answer in answers] for name in NOTES[:3]}
+        written += len(records)
+        yield notes | {"actor": [record.actor for record in records]} | columns_of(log), Exported(len(log), log.missing)
+    if not written:
+        names = names_of(width, 0 if settings.blocks is None else settings.shared, session.dim)
+        yield {name: [] for name in (*NOTES, *names)}, Exported(0, 0)
+
+
+def csv_text(session: Session) -> Iterator[str]:
+    """Yield the table as CSV, a part at a time."""
+    for number, (columns, _) in enumerate(parts(session)):
+        yield csv_of(columns, head=not number)
+
+
+def export(session: Session, path: str | os.PathLike[str]) -> Exported:
+    """Write the table to a file, as Parquet if its name ends in .parquet, else as CSV."""
+    done, file = Exported(0, 0), TableFile(path)
+    with file:
+        for columns, some in parts(session):
+            file.write(columns)
+            done = Exported(done.decisions + some.decisions, done.missing + some.missing)
+    return done
 
 
 # --- backup

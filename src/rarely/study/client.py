@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import io
 import json
 import math
 import os
 import random
+import socket
 import threading
 import time
 import warnings
@@ -35,7 +37,6 @@ from rarely.extend.provisional import errors as core_errors
 from rarely.extend.provisional import path_of, replacing, worth_from
 from rarely.frames.tables import plain_rows
 from rarely.study import errors as study_errors
-from rarely.study.deadlines import Connection, SecureConnection, left
 from rarely.study.decision import Answer, Request, Requests, Slate
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
@@ -64,7 +65,7 @@ class Spool:
         """Add rewards or decisions; they are on disk when this returns."""
         with self._lock:
             _append(self.path, bodies)
-            self.asked |= {body["id"]: body for body in bodies if "contexts" in body}
+            self.asked |= {body["id"]: _read_line(_line(body)) for body in bodies if "contexts" in body}
 
     def lines(self, *, rewards: bool = False) -> list[bytes]:
         """Return the lines, or only the rewards; not half a line that a killed process left."""
@@ -233,9 +234,8 @@ class Client:
         answers: Sequence[Any] = [None] * len(group)
         try:
             if len(group) > 1:
-                answers = self._send("POST", "decide", {"requests": [body for body, _ in group]}, has="answers")[
-                    "answers"
-                ]
+                asked = {"requests": [body for body, _ in group]}
+                answers = self._send("POST", "decide", asked, has="answers")["answers"]
         except BaseException as error:
             if isinstance(error, AWAY) or not isinstance(error, RarelyError):
                 for _, future in group:
@@ -266,16 +266,11 @@ class Client:
         With a spool an undeliverable reward is kept in it, and the receipt has the status "spooled".
         """
         tells = slots_of(Tell(id, reward, key, arm=arm, reason=reason, seen=seen))
-        if isinstance(tells, Slate):
-            receipts = self.tell_many(tells)
-            for each in receipts:
-                if isinstance(each, RarelyError):
-                    raise each
-            return Slate(receipts)
-        receipt = self.tell_many([tells])[0]
-        if isinstance(receipt, RarelyError):
-            raise receipt
-        return receipt
+        receipts = self.tell_many(tells if isinstance(tells, Slate) else [tells])
+        for each in receipts:
+            if isinstance(each, RarelyError):
+                raise each
+        return Slate(receipts) if isinstance(tells, Slate) else receipts[0]
 
     def tell_many(self, tells: Tells) -> list[Receipt | RarelyError]:
         """Record many rewards in one commit; an error takes the place of the receipt of a refused one."""
@@ -373,7 +368,7 @@ class Client:
     def _send(self, method: str, verb: str, body: Any = None, *, has: str = "") -> Any:
         """Send a request until it is answered, and return the answer, which must have a field of this name."""
         try:
-            data = None if body is None else json.dumps(body, allow_nan=False).encode()
+            data = None if body is None else _line(body)
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"contexts must be lists or arrays of finite numbers ({error}).") from None
         pause, least, why, end = self._backoff, 0.0, "the deadline has passed", self._end()
@@ -412,7 +407,7 @@ class Client:
         )
 
     def _once(self, method: str, path: str, data: bytes | None, end: float) -> tuple[int, Any, bytes]:
-        left(end)
+        _left(end)
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -493,26 +488,20 @@ class AsyncClient:
 
 def _request_body(request: Request) -> dict[str, Any]:
     contexts, available = request.contexts, request.available
-    contexts = contexts.tolist() if hasattr(contexts, "tolist") else contexts
     if available is not None and (isinstance(available, str) or not isinstance(available, Iterable)):
         raise InvalidContexts(f"available must be a list of the available arms; got {shown(available)}.")
     if isinstance(contexts, Mapping) and contexts.keys() <= {"user", "items"} and not _are_numbers(contexts):
         rows = {name: plain_rows(table, name) for name, table in contexts.items()}
         contexts = {name: each[0] if name == "user" and len(each) == 1 else each for name, each in rows.items()}
-    elif isinstance(contexts, Mapping):
-        contexts = {name: each.tolist() if hasattr(each, "tolist") else each for name, each in contexts.items()}
-    body = {"id": new_id() if request.id is None else check_id(request.id), "contexts": contexts}
-    body |= {} if available is None else {"available": list(available)}
-    body |= {name: each for name in ("slots", "user_id") if (each := getattr(request, name.split("_")[0])) is not None}
-    return body if request.worth is None else body | {"worth": _plain_worth(request.worth)}
+    worth = None if request.worth is None else _given(asdict(worth_from(request.worth)))
+    more = {"available": None if available is None else list(available), "slots": request.slots, "worth": worth}
+    id = new_id() if request.id is None else check_id(request.id)
+    return {"id": id, "contexts": contexts} | _given({**more, "user_id": request.user})
 
 
-def _plain_worth(worth: Any) -> dict[str, Any]:
-    """Return what is said of a worth as JSON."""
-    asked = asdict(worth_from(worth))
-    return {
-        name: each.tolist() if hasattr(each, "tolist") else each for name, each in asked.items() if each is not None
-    }
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Return what is not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _are_numbers(contexts: Mapping[str, Any]) -> bool:
@@ -531,9 +520,8 @@ def _answered(said: dict[str, Any]) -> Any:
 def _tell_body(tell: Tell) -> dict[str, Any]:
     outcomes = dict.fromkeys(tell.reward, 0.0) if isinstance(tell.reward, Mapping) and tell.reward else None
     checked = read_tell(tell, RewardRule(outcomes=outcomes))  # the service knows what they are worth
-    optional = {"key": tell.key, "arm": tell.arm, "reason": tell.reason or None}
     body = {"id": checked.id, "reward": checked.outcomes or checked.value}
-    return body | {name: value for name, value in optional.items() if value is not None}
+    return body | _given({"key": tell.key, "arm": tell.arm, "reason": tell.reason or None})
 
 
 def _error_of(problem: Any, status: int = 0) -> RarelyError:
@@ -548,7 +536,13 @@ def _error_of(problem: Any, status: int = 0) -> RarelyError:
 
 
 def _line(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, allow_nan=False).encode() + b"\n"
+    return json.dumps(body, allow_nan=False, default=_listed).encode() + b"\n"
+
+
+def _listed(value: Any) -> Any:
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return value.tolist()
 
 
 def _read_line(line: bytes) -> dict[str, Any]:
@@ -571,3 +565,67 @@ def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:
         file.write(b"".join(map(_line, bodies)))
         file.flush()
         os.fsync(file.fileno())
+
+
+# --- requests that end in time
+
+
+def _left(end: float) -> float:
+    """Return the seconds until a moment of the monotonic clock; TimeoutError if there are none."""
+    seconds = end - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError("the deadline has passed")
+    return seconds
+
+
+class _Received(io.RawIOBase):
+    """What a socket receives until a deadline: the timeout of a socket alone begins again with every byte."""
+
+    def __init__(self, sock: Any, end: float) -> None:
+        self._sock, self._end, self._raw = sock, end, sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(_left(self._end))
+        count: int | None = self._raw.readinto(buffer)
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return what an `HTTPResponse` reads from."""
+        return io.BufferedReader(self)
+
+
+class Connection(http.client.HTTPConnection):
+    """A connection with `end`, by which everything must be done."""
+
+    end = float("inf")
+
+    def __init__(self, *address: Any) -> None:
+        super().__init__(*address)
+        self._create_connection = self._connected
+        self.response_class: Any = lambda sock, **more: http.client.HTTPResponse(_Received(sock, self.end), **more)  # type: ignore[arg-type]
+
+    def _connected(self, address: tuple[str, int], *_: Any) -> socket.socket:
+        """Connect to the first address of a name that answers."""
+        failure = OSError(f"{address[0]} has no address")
+        for found in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            try:
+                return socket.create_connection((str(found[4][0]), address[1]), _left(self.end))
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def send(self, data: Any) -> None:
+        if self.sock is not None:
+            self.sock.settimeout(_left(self.end))
+        super().send(data)
+
+
+class SecureConnection(Connection, http.client.HTTPSConnection):
+    """The same over TLS."""

@@ -1,18 +1,25 @@
-"""The analysis of a trial as text, Markdown and a page: the same tables and sentences in all of them."""
+"""The analysis of a trial as text, Markdown and a page: the same tables and sentences in all of them.
+
+The ACE checklist is that of Dimairo and others, "The adaptive designs CONSORT extension (ACE) statement", Trials 21,
+528 (2020): its new and modified items in our words, and where a report of ours answers them.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
+from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rarely.errors import InvalidInput
 from rarely.extend.provisional import write_file
 from rarely.pages.grid import Grid
-from rarely.study.documents import allocation_of, checklist, flow_of
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from rarely.study.analysis import Analysis, Effect
 
 FEW = 30  # rounds that a variance must rest on before a normal approximation is trusted without a note
@@ -21,18 +28,8 @@ LATER = "with later outcomes: estimate, interval, rewards"
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
 FLOW = ("arm", "allocated", "outcomes", "without one", "closed after", "plain mean")
-LOOKS = (
-    "",
-    "after decision",
-    "rewards",
-    "of planned",
-    "estimate",
-    "interval",
-    "boundary",
-    "excludes 0",
-    "event",
-    LATER,
-)
+LOOKS = ["", "after decision", "rewards", "of planned", "estimate", "interval", "boundary", "excludes 0"]
+LOOKS += ["event", LATER]
 FINALS = ("", "median-unbiased", "level", "interval", "p, two-sided", "p, adjusted", "tipping point of missing rewards")
 CHECKLIST = "ACE checklist"
 PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
@@ -40,6 +37,29 @@ CAPTION = (
     "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
     "the dotted line is no difference."
 )
+
+
+AUTHORS = "for the authors to write"
+ACE = (
+    ("3b", "the adaptive design, the adaptations that were planned, and on what they rest", "Protocol; the plan"),
+    ("3c", "changes of design and methods that were not planned, and why", "Deviations"),
+    ("6a, 6b", "outcomes, also those that adaptations use, and unplanned changes of them", AUTHORS),
+    ("7a", "how size and operating characteristics were found", "plan_trial: its table and seeds"),
+    ("7b", "rules of decision at looks, binding or not; looks planned and taken", "the plan; Looks; Outlook"),
+    ("8b", "randomisation, and how allocation was updated, by which rule and when", "Protocol; Allocation over time"),
+    ("11c", "how interim results were kept from those who must not know them", f"blinded view; {AUTHORS}"),
+    ("12a, 12b", "statistical methods that fit the adaptations", "the plan; Notes"),
+    ("13a, 13b", "patients allocated, lost and analysed, of each arm", "Flow of patients"),
+    ("14a, 14b", "dates, and why the trial ended", "the record: closing acts and reasons; Deviations"),
+    ("14c", "decisions of adaptation that were taken, by the rules and the data of the time", "Looks; Acts"),
+    ("15b", "whether patients of different stages are alike", "Patients by stage; Stages and subgroups"),
+    ("17a, 17c", "effects with intervals, and the interim results that decisions rested on", "Contrasts; Looks"),
+    ("20, 21", "limits, bias and for whom results hold", f"Notes; {AUTHORS}"),
+    ("24b", "where plan and protocol can be read", "the hashes of plan and first event"),
+)
+NAME = 22  # letters of an arm's name in the drawing
+WIDTH, ROW, TALL = 400, 50, 38
+COLUMNS = ((4, 196), (214, 84), (312, 84))  # where the boxes of an arm begin, and how wide they are
 
 
 def text_of(analysis: Analysis) -> str:
@@ -63,11 +83,6 @@ def blinded_text_of(analysis: Analysis) -> str:
     return "\n".join([*lines, f"{len(analysis.deviations)} deviations", f"plan {analysis.plan.hash}"])
 
 
-def markdown_of(analysis: Analysis) -> str:
-    """Return the analysis as Markdown."""
-    return _rendered("analysis.md", analysis)
-
-
 def tables_of(analysis: Analysis) -> dict[str, Grid]:
     """Return the tables by their titles."""
     balance = [[*row[:2], *map(_number, row[2:])] for row in analysis.balance[:SHOWN]]
@@ -78,14 +93,11 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
     parts = dict.fromkeys(row.stage for row in analysis.stages if "(subgroup)" not in row.stage)
     means = [[name, *map(_number, each)] for name, each in analysis.patients[:SHOWN]]
     allocation = [[str(until), *(f"{chance:.2f}" for chance in chances)] for until, chances in analysis.allocation]
+    flow = [[*map(str, row[:4]), str(row[4] or "–"), _number(row[5])] for row in analysis.flow]
     alone = f"{100 * analysis.plan.level:g} %, this stage alone"
     heads: dict[str, tuple[Any, Any, int]] = {
         "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
-        "Flow of patients": (
-            FLOW,
-            [[*map(str, row[:4]), str(row[4] or "–"), _number(row[5])] for row in analysis.flow],
-            1,
-        ),
+        "Flow of patients": (FLOW, flow, 1),
         "Acts": (("day", "who", "what", "why"), [list(row) for row in analysis.acts], 4),
         "Allocation over time (mean probabilities)": (("until round", *(r[0] for r in analysis.flow)), allocation, 0),
         "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
@@ -95,7 +107,9 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
         BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
         PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
     }
-    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]} | {CHECKLIST: checklist()}
+    return {title: Grid(*parts) for title, parts in heads.items() if parts[1]} | {
+        CHECKLIST: Grid(["item", "what it asks", "answered by"], ACE, 3)
+    }
 
 
 def _tables_of_looks(analysis: Analysis) -> dict[str, tuple[Any, Any, int]]:
@@ -196,10 +210,9 @@ def advice_of(analysis: Analysis) -> list[str]:
 def _advice(effect: Effect) -> str:
     look, outlook = effect.looks[-1], effect.outlook
     if effect.shown is not None:
-        kind = "efficacy" if effect.looks[effect.shown].estimate > 0 else "harm"
-        return (
-            f"stop for {kind}; the boundary was crossed at the look after decision {effect.looks[effect.shown].round}."
-        )
+        crossed = effect.looks[effect.shown]
+        kind = "efficacy" if crossed.estimate > 0 else "harm"
+        return f"stop for {kind}; the boundary was crossed at the look after decision {crossed.round}."
     if outlook is None:
         return "cannot tell: the rewards give no interval yet."
     chances = f"the trend leads to a crossing with probability {outlook.trend:.0%}"
@@ -212,9 +225,9 @@ def _advice(effect: Effect) -> str:
 
 def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", live: bool = False) -> str:
     """Return the analysis as one HTML page; or, of a study that has none, why it was refused."""
-    drawn = {} if analysis is None else {"flow": flow_of(analysis), "allocation": allocation_of(analysis)}
+    drawn = {} if analysis is None else {"flow": _flow(analysis), "allocation": _allocation(analysis)}
     shown = {"chart": "" if analysis is None else _chart(analysis), "caption": CAPTION, "drawn": drawn}
-    return _rendered("analysis.html", analysis, study=study, refused=refused, live=live, **shown)
+    return rendered("analysis.html", analysis, study=study, refused=refused, live=live, **shown)
 
 
 def write_report(
@@ -236,7 +249,8 @@ def _render(template: str, **context: Any) -> str:
     return render("rarely.study", template, **context)
 
 
-def _rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
+def rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
+    """Return the analysis as a template has it: tables, contents and answers."""
     tables = [] if analysis is None else list(tables_of(analysis).items())
     titled = [(f"table-{place}", title, grid) for place, (title, grid) in enumerate(tables)]
     contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]
@@ -266,3 +280,49 @@ def _chart(analysis: Analysis) -> Any:
             chart.line([x, x], [low, high], place, dashed=i == len(each) - 1)
             chart.point(x, estimate, place)
     return chart.svg()
+
+
+def _flow(analysis: Analysis) -> Markup:
+    """Draw the flow of patients after CONSORT: enrolled, allocated, without an outcome, analysed."""
+    from markupsafe import Markup
+
+    state = "enrolment has ended" if analysis.ended else "enrolment is open"
+    marks = [_box(4, 4, WIDTH - 8, [f"{analysis.decisions} of {analysis.plan.rounds} patients enrolled", state])]
+    heads = zip(COLUMNS, ("allocated", "without outcome", "analysed"), strict=True)
+    marks += [_text(x + width / 2, 62, head) for (x, width), head in heads]
+    for place, (name, allocated, outcomes, lacking, closed, _) in enumerate(analysis.flow):
+        top = 70 + ROW * place
+        short = name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+        count = f"{allocated} patients" + ("" if closed is None else f", closed after {closed}")
+        lines = [[f"{short}:", count], [str(lacking)], [str(outcomes)]]
+        marks += [_box(x, top, width, each) for (x, width), each in zip(COLUMNS, lines, strict=True)]
+        for (x, width), (after, _) in pairwise(COLUMNS):
+            middle = top + TALL / 2
+            marks.append(f'<path d="M{x + width} {middle}H{after - 1}m-5 -3l5 3l-5 3" class="axis"/>')
+    title, tall = "flow of patients", 70 + ROW * len(analysis.flow)
+    head = f'class="chart" viewBox="0 0 {WIDTH} {tall}" role="img" aria-label="{title}"'
+    return Markup(f"<svg {head}><title>{title}</title>{''.join(marks)}</svg>")
+
+
+def _box(x: float, y: float, width: float, lines: list[str]) -> str:
+    first = y + TALL / 2 + 4 - 7.5 * (len(lines) - 1)
+    texts = [_text(x + width / 2, first + 15 * place, line) for place, line in enumerate(lines)]
+    return f'<rect x="{x}" y="{y}" width="{width}" height="{TALL}" rx="3" class="axis"/>{"".join(texts)}'
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(text)}</text>'
+
+
+def _allocation(analysis: Analysis) -> tuple[Markup, list[tuple[str, str]]] | None:
+    """Draw the mean probability of each arm over time, with a legend; None without decisions, or of very many arms."""
+    from rarely.pages.svg import SERIES, Chart, legend
+
+    if not analysis.allocation or len(analysis.flow) > len(SERIES):
+        return None
+    chart = Chart("allocation over time", (0, analysis.decisions), (0.0, 1.0), "decisions")
+    ends = [0, *(until for until, _ in analysis.allocation)]
+    for arm in range(len(analysis.flow)):
+        shares = [each[arm] for _, each in analysis.allocation for _ in (0, 1)]
+        chart.line([end for step in pairwise(ends) for end in step], shares, arm)
+    return chart.svg(), legend(*(row[0] for row in analysis.flow))

@@ -17,11 +17,10 @@ from rarely.extend.provisional import facts_table
 from rarely.logs import DecisionLog
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse, close, take_look
-from rarely.study.audit import Replay, Status, Verification
+from rarely.study.audit import Exported, Replay, Status, Verification
 from rarely.study.decision import DecisionRecord, Request, Requests, Slate, read_request, record_of, slot_id
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
-from rarely.study.export import Exported, csv_text, export
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, Stage, StudySettings
@@ -571,11 +570,11 @@ class Study:
 
         `rarely.logs.read_log` reads the file. A chunk of rows is in memory at a time.
         """
-        return export(self._session, path)
+        return audit.export(self._session, path)
 
     def csv_text(self) -> Iterator[str]:
         """Yield the same table as CSV, a part at a time."""
-        return csv_text(self._session)
+        return audit.csv_text(self._session)
 
     def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None, as_of: Any = None) -> Analysis:
         """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.
