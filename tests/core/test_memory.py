@@ -28,7 +28,7 @@ def small(dim, **settings):
 
 @pytest.fixture(scope="module")
 def turning():
-    return Drifting(period=ROUNDS).rounds(5, ROUNDS)
+    return Drifting(5, 2, 0.1, period=ROUNDS).rounds(5, ROUNDS)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rarely import BatchNeuralUCB, FixedGrid, Paced
-from rarely.worlds.gallery import GALLERY, ConstantArms, InUnits, LateSpread, Needle, RareReward, Wheel
+from rarely.worlds.gallery import GALLERY, ConstantArms, InUnits, Wheel
 
 everyone = pytest.mark.parametrize("name", GALLERY)
 
@@ -33,7 +33,7 @@ def test_arms_differ_and_worlds_describe_themselves(name):
 
 
 def test_one_needle_pays():
-    rounds = Needle().rounds(seed=1, count=2)
+    rounds = GALLERY["needle"].rounds(seed=1, count=2)
     assert np.sort(rounds.means[0])[-2] <= 0.3 < 0.9 == rounds.means[0].max()
     np.testing.assert_array_equal(rounds.contexts[0], rounds.contexts[1])
 
@@ -49,14 +49,15 @@ def test_the_wheel_pays_outside_its_radius(delta):
 
 
 def test_rare_rewards_are_clicks_with_their_chances():
-    rounds = RareReward().rounds(seed=0, count=20_000)
+    rounds = GALLERY["rare-reward"].rounds(seed=0, count=20_000)
     assert set(np.unique(rounds.rewards)) == {0.0, 1.0}
     assert rounds.rewards.mean() == pytest.approx(rounds.means.mean(), abs=0.005)
     assert rounds.means.mean() < 0.1
 
 
 def test_units_change_contexts_and_nothing_else():
-    plain, scaled = LateSpread().rounds(seed=2, count=5), InUnits(LateSpread(), 1e-6).rounds(seed=2, count=5)
+    world = GALLERY["late-spread"]
+    plain, scaled = (each.rounds(seed=2, count=5) for each in (world, InUnits(world, 1e-6)))
     np.testing.assert_allclose(scaled.contexts, 1e-6 * plain.contexts)
     np.testing.assert_array_equal(scaled.rewards, plain.rewards)
 

@@ -148,9 +148,9 @@ def _plan_trial(trial: str, power: float | None, width: float | None, out: Path,
             progress=stages,
             **{name: options[name] for name in ("noise", "spending", "least", "seed")},
         )
-    from rarely.planning.report import write_trial
+    from rarely.planning.report import write_plan
 
-    return str(made), write_trial(made, out)
+    return str(made), write_plan(made, out)
 
 
 def _source(log: Path | None, world: str | None, columns: dict[str, Any]) -> DecisionLog | World:

@@ -118,19 +118,15 @@ class FrameTables:
             A table: the arms of each round; or a list of tables, one for each round. What `policy.items(table)`
             returned may be given instead of the table, and is not encoded again.
         """
-        self.check_given(users, items)
+        for name, table in (("users", users), ("items", items)):
+            if (table is None) != (getattr(self, name) is None):
+                raise InvalidContexts(f"{name} must {'not ' if table is not None else ''}be given to this policy.")
         rows = self.rows(users)
         if not isinstance(items, list | tuple) or {*map(type, items)} <= {dict}:
             return self.placed(rows, self.features(items))
         if rows is not None and rows.shape[:-1] != (len(items),):
             raise InvalidContexts(f"{len(items)} tables of items need as many users; got {rows.shape[:-1] or 'one'}.")
         return [self.placed(None if rows is None else rows[i], self.features(each)) for i, each in enumerate(items)]
-
-    def check_given(self, users: Any, items: Any) -> None:
-        """Raise InvalidContexts unless just the tables that there are were given."""
-        for name, table in (("users", users), ("items", items)):
-            if (table is None) != (getattr(self, name) is None):
-                raise InvalidContexts(f"{name} must {'not ' if table is not None else ''}be given to this policy.")
 
     def rows(self, users: Any) -> Any:
         """Return the numbers of users; None where there is no such table."""

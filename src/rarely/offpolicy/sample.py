@@ -144,12 +144,6 @@ def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
     """Return (m, K): the target's probabilities in the rounds of a log that lie at `places`.
 
     Rounds that are `log.probabilities` are taken as they are, with NaN where the log knows the chosen arm's alone.
-
-    >>> from rarely import Uniform
-    >>> contexts, log = [[0.0], [1.0], [2.0]], DecisionLog()
-    >>> log.record(contexts, Uniform(dim=1, seed=0).select(contexts))
-    >>> read_target([2], log, np.array([0]))
-    array([[0., 0., 1.]])
     """
     present, tied = log.present, isinstance(target, Mapping)
     if isinstance(target, Policy):
@@ -236,20 +230,7 @@ def _as_array(target: Target, shape: tuple[int, ...]) -> Any:
 
 
 def rounds_learned_from(policy: Policy, log: DecisionLog, places: IntArray) -> int:
-    """Return how many of the rounds at these places the policy had, with their rewards, when it was last updated.
-
-    >>> from rarely import LinUCB
-    >>> contexts, log = np.arange(8.0).reshape(4, 2, 1), DecisionLog()
-    >>> policy = LinUCB(dim=1)
-    >>> decision = policy.select(contexts)
-    >>> log.record(contexts, decision)
-    >>> for each in (log, policy):
-    ...     each.observe(decision, np.arange(4.0))
-    >>> before = rounds_learned_from(policy, log, log.observed)
-    >>> _ = policy.update()
-    >>> before, rounds_learned_from(policy, log, log.observed)
-    (0, 4)
-    """
+    """Return how many of the rounds at these places the policy had, with their rewards, when it was last updated."""
     updates = [record.round for record in policy.updates if record.accepted]
     if not updates or isinstance(policy, Uniform):  # Uniform decides the same whatever it has seen.
         return 0
@@ -303,15 +284,12 @@ def _by_content(codes: IntArray, theirs: IntArray) -> BoolArray:
 def _by_order(codes: IntArray, theirs: IntArray) -> BoolArray:
     held = np.zeros(len(codes), np.bool_)
     piece, whole = sorted((codes, theirs), key=len)
-    if len(piece) >= SHORTEST_STRETCH and (start := _start_of(piece, whole)) is not None:
-        held[slice(None) if piece is codes else slice(start, start + len(piece))] = True
-    return held
-
-
-def _start_of(piece: IntArray, whole: IntArray) -> int | None:
-    """Return where the piece begins in the whole, or None."""
+    if len(piece) < SHORTEST_STRETCH:
+        return held
     sought, text, size = piece.tobytes(), whole.tobytes(), piece.itemsize
     at = text.find(sought)
-    while at >= 0 and at % size:
+    while at >= 0 and at % size:  # in the middle of a number
         at = text.find(sought, at + 1)
-    return at // size if at >= 0 else None
+    if at >= 0:
+        held[slice(None) if piece is codes else slice(at // size, at // size + len(piece))] = True
+    return held

@@ -73,13 +73,7 @@ TINY = 1e-150
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one source says of each candidate, and of choosing at random, which comes last.
-
-    Examples
-    --------
-    >>> Evidence(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 0.0]])).difference(0, 1)
-    (2.0, 1.267...)
-    """
+    """What one source says of each candidate, and of choosing at random, which comes last."""
 
     terms: Array
     """(n, C + 1): a value for each round or run."""

@@ -174,11 +174,7 @@ class Frontier:
 
 
 def default_batches(rounds: int) -> tuple[int, ...]:
-    """Return 2, 4, 8, … up to a quarter of the rounds, and to half of what they are compared with.
-
-    >>> default_batches(100)
-    (2, 4, 8, 16)
-    """
+    """Return 2, 4, 8, … up to a quarter of the rounds, and to half of what they are compared with."""
     most = min(max(rounds, 8) // 4, REFERENCE_BATCHES // 2)
     return tuple(2**i for i in range(1, int(math.log2(most)) + 1))
 

@@ -30,47 +30,25 @@ CAPTION = "Share of the possible gain that each number of batches brings."
 TRIAL_CAPTION = "Power and width over patients; dashed: what is wanted, dotted: the power of anytime intervals."
 
 
-def write_plan(plan: Plan, folder: Path) -> list[Path]:
+def write_plan(plan: Plan | TrialPlan, folder: Path) -> list[Path]:
     """Write all three files, and return their paths."""
-    picture = drawn(draw_plan, plan)
-    return _write(folder, plan.describe(), picture, render_page(plan, picture))
-
-
-def write_trial(plan: TrialPlan, folder: Path) -> list[Path]:
-    """Write the plan of a trial as all three files, and return their paths."""
-    picture = drawn(draw_trial, plan)
-    context: Any = {"plan": plan, "advice": plan.advice(), "grid": plan.grid(), "caption": TRIAL_CAPTION}
-    page = render("rarely.planning", "trial.html", picture=inline(picture, TRIAL_CAPTION), **context)
-    return _write(folder, plan.describe(), picture, page)
-
-
-def _write(folder: Path, described: dict[str, Any], picture: str, page: str) -> list[Path]:
+    picture = drawn(draw_plan, plan) if isinstance(plan, Plan) else drawn(draw_trial, plan)
     make_folder(folder)
-    text = json.dumps(described, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    files = {folder / "plan.json": text, folder / "plan.svg": picture, folder / "plan.html": page}
-    for path, content in files.items():
-        write_file(path, content)
-    return list(files)
+    text = json.dumps(plan.describe(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    files = {"plan.json": text, "plan.svg": picture, "plan.html": render_page(plan, picture)}
+    for name, content in files.items():
+        write_file(folder / name, content)
+    return [folder / name for name in files]
 
 
-def render_page(plan: Plan, picture: str) -> str:
+def render_page(plan: Plan | TrialPlan, picture: str) -> str:
     """Return the plan as one HTML file, with the figure inside."""
-    return render(
-        "rarely.planning",
-        "plan.html",
-        title=f"Updates for {plan.horizon} rounds of {plan.arms} arms",
-        headline=plan.headline(),
-        recipe=plan.recipe(),
-        above=plan.above(),
-        worth=plan.table(),
-        picture=inline(picture, CAPTION),
-        caption=CAPTION,
-        frontier=plan.frontier,
-        sequential=_interval(plan.frontier.sequential),
-        schedules=Grid(HEAD, [_row(plan.frontier, point) for point in plan.frontier.points], 1),
-        rests=plan.notes,
-        seed=plan.seed,
-    )
+    if isinstance(plan, TrialPlan):
+        shown: dict[str, Any] = {"advice": plan.advice(), "grid": plan.grid(), "caption": TRIAL_CAPTION}
+        return render("rarely.planning", "trial.html", plan=plan, picture=inline(picture, TRIAL_CAPTION), **shown)
+    schedules = Grid(HEAD, [_row(plan.frontier, point) for point in plan.frontier.points], 1)
+    shown = {"sequential": _interval(plan.frontier.sequential), "schedules": schedules, "caption": CAPTION}
+    return render("rarely.planning", "plan.html", plan=plan, picture=inline(picture, CAPTION), **shown)
 
 
 def draw_trial(plan: TrialPlan) -> Figure:
@@ -103,10 +81,9 @@ def _row(frontier: Frontier, point: Point) -> list[str]:
     return [name, str(point.batches), f"{point.used:.4g}", _interval(point.regret), share, verdict, lengths]
 
 
-def _interval(estimate: IntervalEstimate, digits: int = 1) -> str:
-    if not math.isfinite(estimate.high):
-        return f"{estimate.value:.{digits}f}"
-    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
+def _interval(estimate: IntervalEstimate) -> str:
+    ends = f" ({estimate.low:.1f} to {estimate.high:.1f})" if math.isfinite(estimate.high) else ""
+    return f"{estimate.value:.1f}{ends}"
 
 
 def draw_plan(plan: Plan) -> Figure:

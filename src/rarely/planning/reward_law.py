@@ -27,15 +27,7 @@ HALVINGS = 60
 
 @dataclass(frozen=True, eq=False)
 class RewardLaw:
-    """How rewards scatter around their mean.
-
-    Examples
-    --------
-    >>> rewards, luck = np.repeat([0.0, 1.0], 100), np.random.default_rng(0).random((2, 10000))
-    >>> drawn = RewardLaw.of(rewards, rewards * 0.2 + 0.4).draw(np.full(10000, 0.3), *luck)
-    >>> np.unique(drawn), float(drawn.mean().round(1))
-    (array([0., 1.]), 0.3)
-    """
+    """How rewards scatter around their mean."""
 
     means: Array
     """(G,): values of μ, in order."""

@@ -21,16 +21,19 @@ WHEEL_BLOCKS = ArmBlocks(5, Affine.identity(2, constant=True))
 
 
 @dataclass(frozen=True)
-class Needle(World):
-    """Fixed arms in [0, 1]²: one pays 0.9, the others at most 0.3.
+class _Gallery(World):
+    arms: int
+    dim: int
 
-    >>> float(Needle().rounds(seed=0, count=3).means.max())
-    0.9
-    """
 
-    arms: int = 10
-    dim: int = 2
-    noise: float = 0.3
+@dataclass(frozen=True)
+class _Noisy(_Gallery):
+    noise: float
+    """Standard deviation of normal noise, the same for all arms."""
+
+
+class Needle(_Noisy):
+    """Fixed arms in [0, 1]²: one pays 0.9, the others at most 0.3."""
 
     def secret(self, generator: np.random.Generator) -> tuple[Array, Array]:
         means = 0.3 * generator.random(self.arms)
@@ -101,12 +104,8 @@ class GaussianArms(ConstantArms):
         return np.where(np.arange(self.arms) == generator.integers(self.arms), self.gap, 0.0)
 
 
-@dataclass(frozen=True)
-class RareReward(World):
+class RareReward(_Gallery):
     """A click with a chance of a few percent, twenty times larger for the best arms than for the worst."""
-
-    arms: int = 5
-    dim: int = 4
 
     def secret(self, generator: np.random.Generator) -> Array:
         theta = generator.normal(size=self.dim)
@@ -124,13 +123,8 @@ class RareReward(World):
         return type(drawn)(drawn.contexts, drawn.means, (luck[:, None] < drawn.means).astype(np.float64))
 
 
-@dataclass(frozen=True)
-class TwoSided(World):
+class TwoSided(_Noisy):
     """Rewards rise to both sides of the middle, and one side pays more: half the seeds mislead at first."""
-
-    arms: int = 4
-    dim: int = 1
-    noise: float = 0.2
 
     def secret(self, generator: np.random.Generator) -> float:
         return float(generator.choice([-1.0, 1.0]))
@@ -141,12 +135,8 @@ class TwoSided(World):
         return contexts, np.where(x > 0, x, -0.6 * x), generator.normal(0, self.noise)
 
 
-@dataclass(frozen=True)
-class HeavyTails(World):
+class HeavyTails(_Gallery):
     """A linear reward under Student's noise with two degrees of freedom, whose variance is infinite."""
-
-    arms: int = 4
-    dim: int = 3
 
     def secret(self, generator: np.random.Generator) -> Array:
         return generator.normal(size=self.dim)
@@ -156,13 +146,8 @@ class HeavyTails(World):
         return contexts, contexts @ secret, float(generator.standard_t(2))
 
 
-@dataclass(frozen=True)
-class OneInFifty(World):
+class OneInFifty(_Noisy):
     """Fifty fixed arms in the plane, one of which pays 1 and the others 0."""
-
-    arms: int = 50
-    dim: int = 2
-    noise: float = 0.1
 
     def secret(self, generator: np.random.Generator) -> tuple[Array, int]:
         return generator.normal(size=(self.arms, self.dim)), int(generator.integers(self.arms))
@@ -172,13 +157,8 @@ class OneInFifty(World):
         return contexts, (np.arange(self.arms) == best).astype(np.float64), generator.normal(0, self.noise)
 
 
-@dataclass(frozen=True)
-class UselessColumns(World):
+class UselessColumns(_Noisy):
     """Two columns of fifty matter; the others are noise of ten times their size."""
-
-    arms: int = 4
-    dim: int = 50
-    noise: float = 0.1
 
     def secret(self, generator: np.random.Generator) -> IntArray:
         return generator.permutation(self.dim)[:2]
@@ -190,12 +170,9 @@ class UselessColumns(World):
 
 
 @dataclass(frozen=True)
-class LateSpread(World):
+class LateSpread(_Noisy):
     """cos(2xᵀθ) of five columns; a sixth, irrelevant one grows a thousandfold after `calm` rounds."""
 
-    arms: int = 4
-    dim: int = 6
-    noise: float = 0.1
     calm: int = 60
 
     def secret(self, generator: np.random.Generator) -> Array:
@@ -210,12 +187,9 @@ class LateSpread(World):
 
 
 @dataclass(frozen=True)
-class Drifting(World):
+class Drifting(_Noisy):
     """A linear reward in the plane whose direction makes a full turn in `period` rounds."""
 
-    arms: int = 5
-    dim: int = 2
-    noise: float = 0.1
     period: int = 2000
 
     def secret(self, generator: np.random.Generator) -> float:
@@ -316,19 +290,19 @@ class SafeOrRisky(ConstantArms):
 
 
 GALLERY: dict[str, World] = {
-    "needle": Needle(),
+    "needle": Needle(10, 2, 0.3),
     "wheel": Wheel(),
     "constant-arms": ConstantArms(),
     "gaussian-arms": GaussianArms(),
-    "rare-reward": RareReward(),
-    "two-sided": TwoSided(),
-    "heavy-tails": HeavyTails(),
-    "one-in-fifty": OneInFifty(),
-    "useless-columns": UselessColumns(),
-    "late-spread": LateSpread(),
-    "drifting": Drifting(),
-    "small-units": InUnits(LateSpread(calm=0), 1e-6),
-    "large-units": InUnits(LateSpread(calm=0), 1e6),
+    "rare-reward": RareReward(5, 4),
+    "two-sided": TwoSided(4, 1, 0.2),
+    "heavy-tails": HeavyTails(4, 3),
+    "one-in-fifty": OneInFifty(50, 2, 0.1),
+    "useless-columns": UselessColumns(4, 50, 0.1),
+    "late-spread": LateSpread(4, 6, 0.1),
+    "drifting": Drifting(5, 2, 0.1),
+    "small-units": InUnits(LateSpread(4, 6, 0.1, calm=0), 1e-6),
+    "large-units": InUnits(LateSpread(4, 6, 0.1, calm=0), 1e6),
 }
 """Worlds with contexts, or a few arms, by name, as they are played."""
 PLAIN_ARMS: dict[str, World] = {

@@ -135,9 +135,7 @@ class TableWorld(World):
         scale = Affine.fit(rows) if standard else Affine.identity(rows.shape[1])
         blocks = ArmBlocks(arms, replace(scale, constant=self.constant))
         derived = {"arms": arms, "dim": blocks.dim, "horizon": len(rows), "blocks": blocks}
-        derived["context_scale"] = blocks.scale if standard else None
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(derived | {"context_scale": blocks.scale if standard else None})
 
     def secret(self, generator: np.random.Generator) -> IntArray:
         return generator.permutation(len(self.table.rows))
