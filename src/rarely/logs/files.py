@@ -32,7 +32,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,42 +79,35 @@ def write_log(log: DecisionLog, path: str | os.PathLike[str]) -> None:
     1,0,1,,0.5,0.5,0.5,0.1,3.0
     <BLANKLINE>
     """
-    with TableFile(path) as file:
-        file.write(columns_of(log))
+    write_table(path, [columns_of(log)])
 
 
-class TableFile:
-    """A table that is written in parts: Parquet if its name ends in .parquet, else CSV."""
+def write_table(path: str | os.PathLike[str], parts: Iterable[Mapping[str, Any]]) -> None:
+    """Write a table from at least one part of it: as Parquet if its name ends in .parquet, else as CSV.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._name, self._file = path_of(path), ExitStack()
-        self._out: Any = None
+    A part has columns: arrays, NaN where a cell is empty, or lists, which are `NOTES`.
+    """
+    name, parts = path_of(path), iter(parts)
+    first = next(parts)  # before the file is opened
+    if not name.endswith(".parquet"):
+        with open(name, "w", newline="", encoding="utf-8") as file:
+            file.write(csv_of(first, head=True))
+            file.writelines(csv_of(part, head=False) for part in parts)
+        return
+    arrow = pyarrow()
+    kinds = {note: arrow.int64() if note == "time" else arrow.string() for note in NOTES}
 
-    def write(self, columns: Mapping[str, Any]) -> None:
-        """Add rows, given by columns: arrays, NaN where a cell is empty, or lists, which are `NOTES`."""
-        if not self._name.endswith(".parquet"):
-            head = self._out is None
-            if head:
-                opened = open(self._name, "w", newline="", encoding="utf-8")  # noqa: SIM115 — it is closed with the rest
-                self._out = self._file.enter_context(opened)
-            self._out.write(csv_of(columns, head=head))
-            return
-        arrow = pyarrow()
-        kinds = {name: arrow.int64() if name == "time" else arrow.string() for name in NOTES}
+    def table(part: Mapping[str, Any]) -> Any:
         cells = {
-            name: arrow.array(each, kinds[name]) if name in kinds else arrow.array(each, mask=each != each)
-            for name, each in columns.items()
+            column: arrow.array(each, kinds[column]) if column in kinds else arrow.array(each, mask=each != each)
+            for column, each in part.items()
         }
-        table = arrow.table(cells)
-        if self._out is None:
-            self._out = self._file.enter_context(pyarrow("parquet").ParquetWriter(self._name, table.schema))
-        self._out.write_table(table)
+        return arrow.table(cells)
 
-    def __enter__(self) -> TableFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    whole = table(first)
+    with pyarrow("parquet").ParquetWriter(name, whole.schema) as out:
+        for part in chain([whole], map(table, parts)):
+            out.write_table(part)
 
 
 def csv_of(columns: Mapping[str, Any], *, head: bool) -> str:
@@ -252,28 +245,20 @@ def names_of(arms: int, rows: int, dim: int) -> list[str]:
 def _log_of(table: NamedRows) -> DecisionLog:
     """Return the log of a table; every check of `record` and `observe` is made again."""
     header = [name for name in table.header if name not in NOTES]
-    count = {kind: sum(name.startswith(kind) for name in header) for kind in ("probability_", "row_", "context_")}
-    arms, width = count["probability_"], count["row_"]
-    dim = count["context_"] // max(arms, 1)
-    names = {
-        "probabilities": [f"probability_{k}" for k in range(arms)],
-        "rows": [f"row_{j}" for j in range(width)],
-        "contexts": [f"context_{k}_{j}" for k in range(arms) for j in range(dim)],
-    }
-    wanted = {*WHOLE, "reward", "propensity"}.union(*names.values())
-    if wanted != set(header):
-        odd = sorted(wanted ^ set(header))[0]
+    kinds = "probability_", "row_", "context_"
+    arms, width, cells = (sum(name.startswith(kind) for name in header) for kind in kinds)
+    wanted = names_of(arms, width, cells // max(arms, 1))
+    if odd := sorted({*wanted} ^ {*header}):
         raise InvalidLog(
             "a table must have the columns round, version, arm, reward, propensity, probability_k, row_j if any, and "
-            f"context_k_j for every arm k; {odd} is {'missing' if odd in wanted else 'not one of them'}."
+            f"context_k_j for every arm k; {odd[0]} is {'missing' if odd[0] in wanted else 'not one of them'}."
         )
     columns = _numbers_of(table)
     if not len(columns["round"]):
         return DecisionLog()
-    probabilities, rows, contexts = (
-        np.column_stack([columns["round"], *(columns[name] for name in group)])[:, 1:] for group in names.values()
-    )
-    contexts = contexts.reshape(-1, arms, dim)
+    numbers = np.column_stack([columns[name] for name in ["reward", "propensity", *wanted[5:]]])[:, 2:]
+    probabilities, rows, contexts = np.split(numbers, [arms, arms + width], axis=1)
+    contexts = contexts.reshape(len(numbers), arms, -1)
     absent = np.isnan(probabilities) & np.isnan(contexts).all(axis=2)
     blank, chances = np.where(absent, np.nan, 0.0), np.where(absent, 0.0, probabilities)
     decision = Decision(columns["arm"], blank, blank, columns["version"], columns["round"], chances)

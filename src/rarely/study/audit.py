@@ -23,7 +23,7 @@ from rarely.errors import InvalidContexts
 from rarely.extend import Described
 from rarely.extend.provisional import Worth, content_at
 from rarely.logs import DecisionLog
-from rarely.logs.files import NOTES, TableFile, columns_of, csv_of, names_of
+from rarely.logs.files import NOTES, columns_of, csv_of, names_of, write_table
 from rarely.study.decision import DecisionRecord, block_of, record_of
 from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
 from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, flaw_of
@@ -471,12 +471,15 @@ def csv_text(session: Session) -> Iterator[str]:
 
 def export(session: Session, path: str | os.PathLike[str]) -> Exported:
     """Write the table to a file, as Parquet if its name ends in .parquet, else as CSV."""
-    done, file = Exported(0, 0), TableFile(path)
-    with file:
+    counts: list[Exported] = []
+
+    def written() -> Iterator[dict[str, Any]]:
         for columns, some in parts(session):
-            file.write(columns)
-            done = Exported(done.decisions + some.decisions, done.missing + some.missing)
-    return done
+            counts.append(some)
+            yield columns
+
+    write_table(path, written())
+    return Exported(sum(each.decisions for each in counts), sum(each.missing for each in counts))
 
 
 # --- backup
