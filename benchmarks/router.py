@@ -13,7 +13,9 @@ from collections.abc import Callable
 import numpy as np
 
 from rarely import Ceiling, EveryRound, LinTS, LinUCB, Paced, Policy, Worth
-from rarely.worlds.routers import Router, best_fixed_price
+from rarely.extend import Array
+from rarely.worlds import Rounds
+from rarely.worlds.gallery import Router
 
 POLICIES: dict[str, Callable[[int], Policy]] = {
     "LinUCB, 20 versions": lambda rounds: LinUCB(Router.dim, Paced(rounds, 20), intercept=False, seed=0),
@@ -38,6 +40,16 @@ def played(make: Callable[[int], Policy], world: Router, seed: int, share: float
         if policy.due:
             policy.update()
     return right / best_fixed_price(rounds, costs, budget), float(policy.spent or 0.0) / budget
+
+
+def best_fixed_price(rounds: Rounds, costs: Array, budget: float) -> float:
+    """Return the most right answers, on average, that a single price gets for the budget, known in hindsight."""
+    best, each = 0.0, np.arange(len(rounds))
+    for price in (0.0, *np.geomspace(1e-3, 10, 400)):
+        arms = (rounds.means - price * costs).argmax(axis=1)
+        paid = np.cumsum(costs[each, arms]) <= budget
+        best = max(best, float(rounds.means[each, arms][paid].sum()))
+    return best
 
 
 def main() -> None:

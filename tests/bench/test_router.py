@@ -7,7 +7,7 @@ import pytest
 
 from rarely import Paced, Uniform
 from rarely.worlds import find_world
-from rarely.worlds.routers import Router
+from rarely.worlds.gallery import Router
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "router.py"
 ROUNDS, SHARE = 1500, 0.5

@@ -2,7 +2,7 @@
 
     cosine quadratic mushroom magic      the paper's four
     needle wheel …                       the gallery; wheel-0.95 is the wheel with δ = 0.95
-    router-cut router-regression         three models that answer prompts: `routers.py`
+    router-cut router-regression         three models that answer prompts
     gaussian-3 ten-coins …               plain arms: bandits without contexts
     digits wine breast_cancer iris       tables of scikit-learn, where it is installed
     shuttle covertype adult              tables of Riquelme et al. (2018)
@@ -22,9 +22,8 @@ from importlib import import_module
 from rarely.extend.checks import InvalidInput, shown
 from rarely.logs.tables import finite_number
 from rarely.worlds.datasets import DATASETS
-from rarely.worlds.gallery import GALLERY, PLAIN_ARMS, Wheel
+from rarely.worlds.gallery import GALLERY, PLAIN_ARMS, Router, Wheel
 from rarely.worlds.protocol import World
-from rarely.worlds.routers import Router
 from rarely.worlds.synthetic import Cosine, Quadratic
 from rarely.worlds.table import Table, TableWorld, own_table, sklearn_table
 

@@ -9,12 +9,13 @@ promises; none takes more than a few lines.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from rarely.extend import Affine, ArmBlocks, Array, ContextMap, IntArray
-from rarely.worlds.protocol import World
+from rarely.extend.checks import check_choice, check_whole
+from rarely.worlds.protocol import World, seeded
 
 Round = tuple[Array, Array, float | Array]
 WHEEL_BLOCKS = ArmBlocks(5, Affine.identity(2, constant=True))
@@ -224,6 +225,48 @@ class InUnits(World):
     def round(self, t: int, secret: Any, generator: np.random.Generator) -> tuple[Any, Any, Any]:
         contexts, means, noise = self.world.round(t, secret, generator)
         return self.unit * np.asarray(contexts), means, noise
+
+
+QUALITY, COST = np.array([0.35, 0.55, 0.75]), np.array([0.1, 0.5, 2.0])
+NUMBERS = 4
+Change = Literal["price cut", "regression"]
+
+
+class Router(World):
+    """Which of three models answers a prompt of four numbers, under a budget: after ParetoBandit's router.
+
+    The large model is the best of most prompts and costs twenty times the small one. In the middle of the rounds either
+    its price is cut to a fifth, or it gets worse without a word.
+    """
+
+    arms, dim = 3, 3 * (NUMBERS + 1)
+
+    def __init__(self, change: Change, horizon: int = 4000) -> None:
+        check_choice("change", change, Change)
+        check_whole("horizon", horizon, 2)
+        self.change, self.horizon = change, int(horizon)
+
+    def secret(self, generator: np.random.Generator) -> Any:
+        return generator.normal(size=(self.arms, NUMBERS)) * 0.15
+
+    def round(self, t: int, secret: Any, generator: np.random.Generator) -> tuple[Any, Any, Any]:
+        x = generator.normal(size=NUMBERS)
+        quality = QUALITY + secret @ x
+        assert self.horizon is not None
+        if self.change == "regression" and t > self.horizon // 2:
+            quality[2] -= 0.35
+        quality = np.clip(quality, 0.02, 0.98)
+        row = np.append(x, 1.0)
+        contexts = np.kron(np.eye(self.arms), row)
+        return contexts, quality, (generator.random(self.arms) < quality) - quality
+
+    def costs(self, seed: int) -> Array:
+        """Return what every answer costs, (horizon, K): as long as the prompt, which differs."""
+        assert self.horizon is not None
+        costs = COST * seeded(seed, self.horizon + 1).uniform(0.6, 1.4, (self.horizon, 1))
+        if self.change == "price cut":
+            costs[self.horizon // 2 :, 2] *= 0.2
+        return np.asarray(costs)
 
 
 # --- bandits without contexts
