@@ -46,13 +46,6 @@ MAX_CELLS = 2**31
 class FrameEncoder:
     """How the columns of a table become numbers, as `rarely.frames.columns` says; `fit` finds it from a sample.
 
-    Attributes
-    ----------
-    columns, ignore
-        Each column as it was fitted; columns that may be there and are not read.
-    scale
-        An `Affine` that standardises the numbers as the sample had them; its center is the average row.
-
     Examples
     --------
     >>> encoder = FrameEncoder.fit({"age": [20, None, 40], "town": ["Ulm", "Bonn", "Ulm"]})
@@ -67,7 +60,9 @@ class FrameEncoder:
 
     columns: tuple[Column, ...]
     scale: Affine
+    """It standardises the numbers as the sample had them; its center is the average row."""
     ignore: tuple[str, ...] = ()
+    """Columns that may be there and are not read."""
     _announced: set[tuple[str, bool]] = field(default_factory=set, repr=False)
 
     @classmethod

@@ -35,13 +35,6 @@ class ColumnEffect(NamedTuple):
 class FramePolicy:
     """A policy, and the encoders of its tables; `fit` makes both. Its other methods are those of the policy inside.
 
-    Attributes
-    ----------
-    policy
-        The policy inside, which takes what `contexts` returns.
-    users, items, arms
-        The `FrameEncoder` of each table, or None; names of the arms, if they are not the rows of a table.
-
     Examples
     --------
     >>> from rarely import LinUCB
@@ -67,9 +60,9 @@ class FramePolicy:
         if policy.dim != (wanted := tables.settings["dim"]):
             raise InvalidInput(f"policy must have dim={wanted}, the numbers of these tables; got {policy.dim}.")
 
-    users = forwarded("tables.users")
-    items = forwarded("tables.items")
-    arms = forwarded("tables.arms")
+    users = forwarded("tables.users", "The `FrameEncoder` of users, or None.")
+    items = forwarded("tables.items", "The `FrameEncoder` of items, or None.")
+    arms = forwarded("tables.arms", "Names of the arms, if they are not the rows of a table.")
 
     @classmethod
     def fit(

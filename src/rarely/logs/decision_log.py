@@ -73,25 +73,6 @@ class DecisionLog:
 
     A call that raises or is interrupted has changed nothing. A log is used from one thread at a time.
 
-    Attributes
-    ----------
-    names
-        Names of the columns of `rows` or of a context, where they have names.
-    arm_names
-        Names of arms 0, 1, …, where they have names.
-    overrides
-        The reasons of rounds in which a person gave another arm than the one decided, by round.
-    outcomes
-        What the reward of a round was combined of, by round, where a study has outcomes.
-    held_out
-        The rounds that a lot decided, as `Decision.held_out` says. Files do not hold it, `outcomes`, `overrides` or
-        `worth`.
-    ids
-        The entries of the column `id` of a table that was read, one for each round; else ().
-    remarks
-        What looked odd when the log was read from a table, and what was put right: sentences, each a `Remark` with its
-        `kind` and its `rows`.
-
     Examples
     --------
     >>> from rarely import Uniform
@@ -104,16 +85,24 @@ class DecisionLog:
     (<DecisionLog: 2 rounds, 1 rewards missing>, array([1, 0]), array([0.5, 0.5]), array([nan,  5.]))
     """
 
+    names: tuple[str, ...] = ()
+    """Names of the columns of `rows` or of a context, where they have names."""
+    arm_names: tuple[str, ...] = ()
+    """Names of arms 0, 1, …, where they have names."""
+    held_out: frozenset[int] = frozenset()
+    """The rounds that a lot decided (`Decision.held_out`); files do not hold it, `overrides`, `outcomes` or `worth`."""
+    ids: tuple[str, ...] = ()
+    """The entries of the column `id` of a table that was read, one for each round; else ()."""
+    remarks: tuple[Remark, ...] = ()
+    """What looked odd in a table that was read, and what was put right; each with its `kind` and its `rows`."""
+    _table: Array | None = None  # (n, K) rewards, where some round has more than one
+
     def __init__(self) -> None:
         self._state = LogState()
-        self._table: Array | None = None  # (n, K) rewards, where some round has more than one
-        self.names: tuple[str, ...] = ()
-        self.arm_names: tuple[str, ...] = ()
         self.overrides: dict[int, str] = {}
-        self.held_out: frozenset[int] = frozenset()
+        """The reasons of rounds in which a person gave another arm than the one decided, by round."""
         self.outcomes: dict[int, dict[str, float]] = {}
-        self.ids: tuple[str, ...] = ()
-        self.remarks: tuple[Remark, ...] = ()
+        """What the reward of a round was combined of, by round, where a study has outcomes."""
 
     def __copy__(self) -> DecisionLog:
         # Of two logs on the same growing arrays only one could grow on.

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -92,13 +92,6 @@ class Evidence:
 class Advice:
     """An answer to "which policy for my log?"; `str` is a table and a sentence.
 
-    Attributes
-    ----------
-    recommended
-        The name of the candidate; None where the log cannot tell.
-    sentence
-        The recommendation, or why there is none.
-
     Examples
     --------
     >>> print(Advice(("a",), 9, 2, 9, 3, 0, ((1.0, 0.5, 1.5),), {}, ((1e-3, 0.1),), "a", "Take a."))
@@ -121,8 +114,10 @@ class Advice:
     seconds: tuple[tuple[float, float], ...]
     """For each candidate the seconds of a decision, and of an update."""
     recommended: str | None
+    """The name of the candidate; None where the log cannot tell."""
     sentence: str
-    notes: tuple[str, ...] = field(default=())
+    """The recommendation, or why there is none."""
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         head = ["policy", "gain over chance", "interval", *self.sources, "a decision", "an update"]
