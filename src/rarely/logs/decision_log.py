@@ -57,8 +57,7 @@ from rarely.extend.provisional import (
 )
 from rarely.logs.tables import Columns, InvalidLog, Remark, Role, open_table, read_columns
 
-UNKNOWN = -1
-"""The place of a round that is not in the log, and the arm of a round whose arm is not known."""
+UNKNOWN = -1  # the place of a round that is not in the log, and the arm of a round whose arm is not known
 SUM_TOLERANCE = 1e-6
 """How far the probabilities of a round may sum from 1: what rounding and a file of few digits may do."""
 
@@ -564,8 +563,7 @@ class LogState:
     """Rounds as they were recorded, and rewards as they came, by the names above; without any round at first."""
 
     columns: dict[str, GrowableArray] = field(default_factory=_nothing)
-    width: int = 0
-    """The most arms of any round."""
+    width: int = 0  # the most arms of any round
     places: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:

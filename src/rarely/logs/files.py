@@ -43,14 +43,11 @@ from rarely.extend.provisional import path_of
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog, NamedRows, Remark, exact_number, is_missing, lines_of, open_table, pyarrow
 
-WHOLE = ("round", "version", "arm")
-"""The columns of whole numbers."""
-NOTES = ("id", "time", "stage", "actor")
-"""Columns of a table that say more about a decision than a log holds."""
+WHOLE = ("round", "version", "arm")  # the columns of whole numbers
+NOTES = ("id", "time", "stage", "actor")  # columns of a table that say more about a decision than a log holds
 LARGEST_WHOLE = np.iinfo(np.int64).max
 MAX_NUMBERS = 2**28  # in all contexts: 2 GiB
-MAX_ARMS = 2**16
-"""Arms of a --cb log, of which only the largest number says how many there are."""
+MAX_ARMS = 2**16  # arms of a --cb log, of which only the largest number says how many there are
 Features = dict[str, float]
 Label = tuple[int, float, float]
 

@@ -32,10 +32,8 @@ from rarely.extend.provisional import path_of
 from rarely.frames.columns import ColumnKind, check_distinct, is_gap, key_of, read_table
 from rarely.frames.encoder import FrameEncoder
 
-MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}
-"""Fields that stand for a value that is not known."""
-NAME_LIKE = {"none", "na", "n/a", "null"}
-"""Fields among them that may as well be the name of an arm or a class."""
+MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}  # fields that stand for a value that is not known
+NAME_LIKE = {"none", "na", "n/a", "null"}  # fields among them that may as well be the name of an arm or a class
 WHOLE = re.compile(r"[+-]?\d{1,320}")
 DECIMAL = re.compile(r"[+-]?\d{1,320}\.\d{1,320}")
 FINER = re.compile(r"[.,]\d{6}(\d+)")
@@ -45,13 +43,11 @@ SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "pro
     *("propensities", "probs", "probabilities", "id", "uuid", "index", "time", "timestamp", "date", "label")
 }
 """Words in a column's name that seldom describe a context."""
-MAX_NAMED = 5
-"""Rows that a sentence names."""
+MAX_NAMED = 5  # rows that a sentence names
 
 Faults = dict[str, dict[str, list[tuple[Any, int]]]]  # fields that cannot be used, by kind and column, with their rows
 Role = Literal["arm", "reward", "probability", "round", "id", "time"]
-CODED: tuple[Role, ...] = ("arm", "round", "id")
-"""Roles whose entries are names; the entries of the others are numbers."""
+CODED: tuple[Role, ...] = ("arm", "round", "id")  # roles whose entries are names; the entries of the others are numbers
 
 
 class InvalidLog(InvalidInput):
@@ -178,13 +174,10 @@ def lines_of(path: str | os.PathLike[str], error: type[InvalidInput] = InvalidLo
 class NamedRows:
     """The rows of a table whose columns have names; `lines` can be read once."""
 
-    name: str
-    """What errors call the table."""
+    name: str  # what errors call the table
     header: list[str]
-    lines: Iterator[tuple[int, Sequence[Any]]]
-    """The number of each row and its fields."""
-    unit: Literal["line", "row"]
-    """What the numbers count."""
+    lines: Iterator[tuple[int, Sequence[Any]]]  # the number of each row and its fields
+    unit: Literal["line", "row"]  # what the numbers count
 
 
 def open_table(source: Any) -> NamedRows:
@@ -324,18 +317,13 @@ def remarks_on_arms(column: str, arms: Coded, rows: IntArray, unit: str) -> Iter
 class Columns:
     """The columns of a table of past rounds."""
 
-    names: tuple[str, ...]
-    """Names of the context columns."""
-    context: Array
-    """(rows, columns)."""
+    names: tuple[str, ...]  # names of the context columns
+    context: Array  # (rows, columns)
     numbers: dict[Role, Array]
     """Rewards, NaN where unknown, probabilities, and times as their places in the order of all times."""
-    coded: dict[Role, Coded]
-    """Arms, rounds and ids."""
-    rows: IntArray
-    """The number of each row: the line of a file, or the row of a frame."""
-    remarks: tuple[Remark, ...] = ()
-    """What looks odd, what was put right while reading, and which rewards are missing."""
+    coded: dict[Role, Coded]  # arms, rounds and ids
+    rows: IntArray  # the number of each row: the line of a file, or the row of a frame
+    remarks: tuple[Remark, ...] = ()  # what looks odd, what was put right while reading, and which rewards are missing
 
 
 def read_columns(
