@@ -59,25 +59,19 @@ from rarely.offpolicy.intervals import Range, Span, cut, effective, normal
 from rarely.offpolicy.sample import InvalidTarget, NotIdentified, Sample, Target, tied_to_rounds
 
 Estimator = Literal["ips", "snips", "dr"]
-MIN_EFFECTIVE_ROUNDS = 50
-"""Effective rounds below which a normal interval may be too short."""
+MIN_EFFECTIVE_ROUNDS = 50  # effective rounds below which a normal interval may be too short
 MIN_UNUSUAL_REWARDS = 40
 """Effective rewards other than the most common one below which a normal interval may be too short."""
-MAX_DEVIATIONS = 4
-"""Standard errors that the mean weight may lie from 1."""
-MAX_IPS_DEVIATIONS = 2
-"""Standard errors that it may lie from 1 in ips, whose value goes up and down with it."""
+MAX_DEVIATIONS = 4  # standard errors that the mean weight may lie from 1
+MAX_IPS_DEVIATIONS = 2  # standard errors that it may lie from 1 in ips, whose value goes up and down with it
 LEAST_SPREAD = 0.5
 """Variance of the weights, in units of what their probabilities let expect, that a normal interval of ips needs."""
 LOGGED = "the log's own rule"
-ROUNDING = 1e-9
-"""A gain within this part of the value is rounding, not a gain."""
-Predict = Callable[[Array], Array]
-"""(M, d) contexts → (M,) expected rewards."""
+ROUNDING = 1e-9  # a gain within this part of the value is rounding, not a gain
+Predict = Callable[[Array], Array]  # (M, d) contexts → (M,) expected rewards
 Fit = Callable[[Array, Array], Predict]
 """(m, d) contexts of chosen arms and their (m,) rewards, m ≥ 1 → a prediction for any arm."""
-MIN_FIT_ROUNDS = 16
-"""Rounds before slopes are fitted: those of a handful say less than their mean."""
+MIN_FIT_ROUNDS = 16  # rounds before slopes are fitted: those of a handful say less than their mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,10 +361,8 @@ class Terms(NamedTuple):
     influence: Array
     rewards: Array
     weights: Array
-    scale: float
-    """What the estimator divides weights by, w̄ or 1."""
-    residuals: Array
-    """Rewards less what is expected of them: by the model of dr, by their weighted mean otherwise."""
+    scale: float  # what the estimator divides weights by, w̄ or 1
+    residuals: Array  # rewards less what is expected of them: by the model of dr, by their weighted mean otherwise
 
 
 def terms_of(estimator: Estimator, sample: Sample, q: Array | None) -> Terms:
@@ -582,8 +574,7 @@ class Judgement(NamedTuple):
     target: str
     estimator: Estimator
     estimate: Estimate | None
-    gain: Estimate | None = None
-    """How much more it would have earned than the rule that made the log."""
+    gain: Estimate | None = None  # how much more it would have earned than the rule that made the log
     reason: str = ""
 
 

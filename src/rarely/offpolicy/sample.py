@@ -37,10 +37,8 @@ from rarely.logs.tables import InvalidLog
 Target = Any
 """A `Policy` or `FramePolicy` in its current state, (n, K) probabilities, or (n,) arms: one for each round of the log,
 or by its id."""
-NEGLIGIBLE = 1e-12
-"""A target's probability up to which an arm that the log could not choose is left out."""
-SHORTEST_STRETCH = 16
-"""Rounds that must agree in a row; fewer may do so by chance."""
+NEGLIGIBLE = 1e-12  # a target's probability up to which an arm that the log could not choose is left out
+SHORTEST_STRETCH = 16  # rounds that must agree in a row; fewer may do so by chance
 
 
 class InvalidTarget(InvalidInput):
@@ -60,10 +58,8 @@ class Sample:
     rewards: Array
     target: Array
     """(n, K): the target's probabilities; NaN where the target is the log's own rule and the log does not know them."""
-    weights: Array
-    """(n,): the target's probability of the chosen arm over the log's."""
-    learned: int
-    """Rounds that the target may have learned from."""
+    weights: Array  # (n,): the target's probability of the chosen arm over the log's
+    learned: int  # rounds that the target may have learned from
     variance: float
     """Of the weights, by the probabilities of all arms: the mean of Σπ²/p − 1; NaN where the log does not know them."""
 
