@@ -40,10 +40,8 @@ ColumnKind = Literal["number", "date", "category", "hash"]
 DAY = np.timedelta64(1, "D")
 FINEST = {"ps": 8.64e16, "fs": 8.64e19, "as": 8.64e22}
 """Units of which a day has so many that whole numbers of 64 bits do not hold a year of them."""
-LARGEST = 1e300
-"""A number of a decision on record is smaller."""
-CYCLES = {"week": 7.0, "year": 365.2425, "day": 1.0}
-"""Days that each takes."""
+LARGEST = 1e300  # a number of a decision on record is smaller
+CYCLES = {"week": 7.0, "year": 365.2425, "day": 1.0}  # days that each takes
 
 
 class Table(NamedTuple):
@@ -205,14 +203,10 @@ class Column:
 
     name: str
     kind: ColumnKind
-    gaps: bool
-    """Whether the sample had gaps, which are marked then."""
-    median: float = 0.0
-    """The median of numbers, or of dates in days since 1970."""
-    cycles: tuple[str, ...] = ()
-    """The cycles of a date."""
-    values: tuple[str, ...] = ()
-    """The values of a category, in order."""
+    gaps: bool  # whether the sample had gaps, which are marked then
+    median: float = 0.0  # the median of numbers, or of dates in days since 1970
+    cycles: tuple[str, ...] = ()  # the cycles of a date
+    values: tuple[str, ...] = ()  # the values of a category, in order
     buckets: int = 0
 
     @classmethod

@@ -36,10 +36,8 @@ from rarely.frames.columns import (
     read_table,
 )
 
-MAX_NUMBERS = 2**16
-"""Numbers that a row may become."""
-MAX_CELLS = 2**31
-"""Numbers that a table may become: 16 GiB."""
+MAX_NUMBERS = 2**16  # numbers that a row may become
+MAX_CELLS = 2**31  # numbers that a table may become: 16 GiB
 
 
 @dataclass(frozen=True, eq=False)

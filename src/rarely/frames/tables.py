@@ -26,15 +26,11 @@ from rarely.frames.encoder import FrameEncoder
 class TableRound(NamedTuple):
     """One round that was asked by columns."""
 
-    sent: dict[str, Any]
-    """What came, as JSON."""
-    numbers: Array
-    """(r + K·m,): the numbers of the user, then of every item."""
+    sent: dict[str, Any]  # what came, as JSON
+    numbers: Array  # (r + K·m,): the numbers of the user, then of every item
     arms: int
-    names: tuple[str, ...] | None = None
-    """Of the arms, or what the key says of the items."""
-    unseen: tuple[str, ...] = ()
-    """Columns with a value or a gap that the sample did not have."""
+    names: tuple[str, ...] | None = None  # of the arms, or what the key says of the items
+    unseen: tuple[str, ...] = ()  # columns with a value or a gap that the sample did not have
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +48,8 @@ class FrameTables:
     items: FrameEncoder | None = None
     arms: tuple[str, ...] = ()
     layout: Layout | None = None
-    key: str | None = None
-    """The column of items that names them, which is not read."""
-    doses: Interval | None = None
-    """The interval whose points are the arms."""
+    key: str | None = None  # the column of items that names them, which is not read
+    doses: Interval | None = None  # the interval whose points are the arms
 
     def __post_init__(self) -> None:
         if isinstance(self.arms, Interval):
