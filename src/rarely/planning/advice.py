@@ -50,24 +50,16 @@ from rarely.runs.sealed_json import plain_json
 from rarely.runs.statistics import t_quantile
 
 RANDOM = "at random"
-MAX_ROWS = 6000
-"""Rounds of a log that are used; of a longer one these many are drawn."""
+MAX_ROWS = 6000  # rounds of a log that are used; of a longer one these many are drawn
 MAX_HORIZON = 2000
-LADDER = (8, 1)
-"""The first runs are of an eighth of the horizon, so that there is an answer soon."""
+LADDER = (8, 1)  # the first runs are of an eighth of the horizon, so that there is an answer soon
 MIN_RUNS = 3
-MIN_REPLAYED = 150
-"""Rounds that a candidate must be able to replay."""
-TOLERANCE = 0.05
-"""Policies whose gains over chance differ by this share of the best are as good as each other."""
-MODEL_ERROR = 0.4
-"""Standard error of a simulated difference, in units of itself, that its model may cause."""
-LEAST_ERROR = 0.01
-"""The same in units of the gain over chance."""
-CHEAP = 2.0
-"""Times the least cost that is as cheap: clocks say no more."""
-SURE = NormalDist().inv_cdf(0.975)
-"""Standard errors in an interval of 95 %."""
+MIN_REPLAYED = 150  # rounds that a candidate must be able to replay
+TOLERANCE = 0.05  # policies whose gains over chance differ by this share of the best are as good as each other
+MODEL_ERROR = 0.4  # standard error of a simulated difference, in units of itself, that its model may cause
+LEAST_ERROR = 0.01  # the same in units of the gain over chance
+CHEAP = 2.0  # times the least cost that is as cheap: clocks say no more
+SURE = NormalDist().inv_cdf(0.975)  # standard errors in an interval of 95 %
 TINY = 1e-150
 
 
@@ -75,8 +67,7 @@ TINY = 1e-150
 class Evidence:
     """What one source says of each candidate, and of choosing at random, which comes last."""
 
-    terms: Array
-    """(n, C + 1): a value for each round or run."""
+    terms: Array  # (n, C + 1): a value for each round or run
     between_runs: Array | float = 0.0
     """(C + 1, C + 1): variance of differences that is one run's luck, and of which the source has a single draw."""
 
@@ -371,8 +362,7 @@ class Verdict:
     names: tuple[str, ...]
     logged: Mapping[str, Evidence]
     simulation: Evidence
-    trusted: bool
-    """Whether the simulation's model foresees anything."""
+    trusted: bool  # whether the simulation's model foresees anything
 
     def difference(self, a: int, b: int) -> tuple[float, float]:
         """Return D of two candidates, −1 for choosing at random, and its standard error."""

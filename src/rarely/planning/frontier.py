@@ -50,18 +50,12 @@ from rarely.runs.statistics import IntervalEstimate, differences, mean, share_of
 from rarely.worlds.protocol import World, seeded
 
 Verdict = Literal["within", "outside", "undecided"]
-PILOT_BATCHES = 8
-"""Batches of the first pilot run."""
-MIN_RUNS = 5
-"""Runs below which nothing is sure, whatever their intervals."""
-ERROR = 0.05
-"""How often a plan may err, in all kinds of schedules together."""
-PILOTS = 3
-"""Pilot runs of every try."""
-MAX_TRIES = 4
-"""Values of log q that are tried for each B."""
-CLOSE_ENOUGH = 0.08
-"""|log N/B| at which a try is good enough."""
+PILOT_BATCHES = 8  # batches of the first pilot run
+MIN_RUNS = 5  # runs below which nothing is sure, whatever their intervals
+ERROR = 0.05  # how often a plan may err, in all kinds of schedules together
+PILOTS = 3  # pilot runs of every try
+MAX_TRIES = 4  # values of log q that are tried for each B
+CLOSE_ENOUGH = 0.08  # |log N/B| at which a try is good enough
 
 
 @dataclass(frozen=True)
@@ -69,17 +63,12 @@ class Point:
     """A schedule of the frontier."""
 
     kind: ScheduleKind
-    batches: int
-    """B, the budget."""
-    log_ratio: float | None
-    """log q of an adaptive schedule, at the simulated horizon; None of others."""
-    used: float
-    """Versions that runs had, on average: an adaptive schedule need not use its budget."""
+    batches: int  # B, the budget
+    log_ratio: float | None  # log q of an adaptive schedule, at the simulated horizon; None of others
+    used: float  # versions that runs had, on average: an adaptive schedule need not use its budget
     regret: IntervalEstimate
-    lost: IntervalEstimate
-    """The share of the possible gain that it does not bring, paired by run."""
-    pattern: tuple[int, ...]
-    """Batch lengths; where runs differ those of the run with the median number of batches."""
+    lost: IntervalEstimate  # the share of the possible gain that it does not bring, paired by run
+    pattern: tuple[int, ...]  # batch lengths; where runs differ those of the run with the median number of batches
 
 
 @dataclass(frozen=True)
@@ -88,19 +77,13 @@ class Frontier:
 
     rounds: int
     runs: int
-    sequential: IntervalEstimate
-    """Regret with the most frequent updates."""
-    present: IntervalEstimate
-    """Regret of the policy in use today."""
-    gain: IntervalEstimate
-    """How much more the most frequent updates earn, run by run."""
-    logged: bool
-    """Whether the policy in use is the one that wrote the log; otherwise it chooses arms at random."""
+    sequential: IntervalEstimate  # regret with the most frequent updates
+    present: IntervalEstimate  # regret of the policy in use today
+    gain: IntervalEstimate  # how much more the most frequent updates earn, run by run
+    logged: bool  # whether the policy in use is the one that wrote the log; otherwise it chooses arms at random
     points: tuple[Point, ...]
-    pilot: tuple[tuple[int, float], ...] = ()
-    """(round, growth of log det Z) in the pilot run of adaptive schedules."""
-    reference: int | None = None
-    """Batches of the most frequent updates; None: an update after every round."""
+    pilot: tuple[tuple[int, float], ...] = ()  # (round, growth of log det Z) in the pilot run of adaptive schedules
+    reference: int | None = None  # batches of the most frequent updates; None: an update after every round
 
     @property
     def often(self) -> str:

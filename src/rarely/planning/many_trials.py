@@ -33,14 +33,10 @@ Rule = Literal["LinTS", "equal", "thall-wathen", "square-root"]
 class Trials(NamedTuple):
     """What happened in many trials."""
 
-    arms: IntArray
-    """(R, n)."""
-    rewards: Array
-    """(R, n), also those that never came."""
-    chances: Array
-    """(R, n, K)."""
-    came: Array
-    """(R, n): the number of patients when the reward came; infinite if it never did."""
+    arms: IntArray  # (R, n)
+    rewards: Array  # (R, n), also those that never came
+    chances: Array  # (R, n, K)
+    came: Array  # (R, n): the number of patients when the reward came; infinite if it never did
     within: tuple[float, float] | None
 
 

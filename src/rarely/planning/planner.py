@@ -27,31 +27,24 @@ from rarely.planning.simulate import Fit, LoggedRounds, LogWorld, ScheduleKind, 
 from rarely.runs.sealed_json import plain_json
 from rarely.worlds.protocol import World
 
-Origin = Literal["world", "fitted", "simulated"]
-"""Where the simulation's rewards are from."""
+Origin = Literal["world", "fitted", "simulated"]  # where the simulation's rewards are from
 REWARDS: dict[Origin, str] = {
     "world": "the world's own rewards",
     "fitted": "rewards fitted to the log",
     "simulated": "the simulator's rewards",
 }
-TOLERANCE = 0.10
-"""The share of the possible gain that fewer updates may lose, unless the caller says otherwise."""
-SHOWN_ROUNDS = 8
-"""Rounds of updates that a sentence names."""
+TOLERANCE = 0.10  # the share of the possible gain that fewer updates may lose, unless the caller says otherwise
+SHOWN_ROUNDS = 8  # rounds of updates that a sentence names
 WORDS: dict[ScheduleKind, str] = {
     "paced": "paced batches",
     "fixed": "equal batches",
     "geometric": "growing batches",
     "adaptive": "the trigger of the paper",
 }
-MIN_ROUNDS = 10
-"""Rounds below which there is nothing to plan, and nothing to plan from."""
-MAX_ROUNDS = 2000
-"""Rounds that are simulated, unless the caller says otherwise."""
-SHORTER, SHORT = 8, 400
-"""An improving plan begins with runs of an eighth of the rounds, if there are more than 400."""
-MAX_NAMED_ARMS = 12
-"""Arms that a note names."""
+MIN_ROUNDS = 10  # rounds below which there is nothing to plan, and nothing to plan from
+MAX_ROUNDS = 2000  # rounds that are simulated, unless the caller says otherwise
+SHORTER, SHORT = 8, 400  # an improving plan begins with runs of an eighth of the rounds, if there are more than 400
+MAX_NAMED_ARMS = 12  # arms that a note names
 
 
 class NothingClose(RarelyError):

@@ -24,8 +24,7 @@ from rarely.runs.statistics import IntervalEstimate
 from rarely.runs.writing import make_folder, write_file
 
 HEAD = ["schedule", "B", "versions used", "regret", "share of the gain", "at least 90 %", "batch lengths"]
-MAX_LENGTHS = 12
-"""Batch lengths that a table has room for."""
+MAX_LENGTHS = 12  # batch lengths that a table has room for
 CAPTION = "Share of the possible gain that each number of batches brings."
 TRIAL_CAPTION = "Power and width over patients; dashed: what is wanted, dotted: the power of anytime intervals."
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from rarely.extend import Array
 
-GRID = 33
-"""Values of μ that have a distribution of their own."""
+GRID = 33  # values of μ that have a distribution of their own
 NEAR, EVERYWHERE = 200, 50
 """Rewards in each: those of which about as much was foreseen, and some of all, a tenth of the whole."""
 HALVINGS = 60
@@ -29,14 +28,10 @@ HALVINGS = 60
 class RewardLaw:
     """How rewards scatter around their mean."""
 
-    means: Array
-    """(G,): values of μ, in order."""
-    values: Array
-    """(G, V): rewards, or what is left of them, in order."""
-    sums: Array
-    """(G, V): their cumulated probabilities."""
-    adds: bool
-    """Whether values are added to μ."""
+    means: Array  # (G,): values of μ, in order
+    values: Array  # (G, V): rewards, or what is left of them, in order
+    sums: Array  # (G, V): their cumulated probabilities
+    adds: bool  # whether values are added to μ
 
     @classmethod
     def of(cls, rewards: Array, foreseen: Array) -> RewardLaw:

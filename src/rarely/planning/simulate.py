@@ -46,27 +46,19 @@ CANDIDATES: dict[str, Make] = {
     "LinTS": partial(LinTS, ridge="learned"),
 }
 """Policies by name: each is what a user constructs without settings, in any units of rewards."""
-MAX_CONTEXT_BYTES = 2**26
-"""Bytes of contexts that are made at once."""
+MAX_CONTEXT_BYTES = 2**26  # bytes of contexts that are made at once
 PLANNER_SETTINGS = ("dim", "schedule", "seed", "context_scale", "intercept")
 """What the planner itself gives to the policy."""
-REFERENCE_BATCHES = 64
-"""Batches of the schedule that others are compared with; at most half of these are tried unasked."""
-MIN_REWARDS = 50
-"""Rewards below which a network is not fitted: a fifth of them would judge nothing."""
-MAX_REWARDS = 5000
-"""Rewards that a network is fitted to; of more, this many are picked at random."""
-RARE_REWARDS = 10
-"""Rewards of an arm below which next to nothing is known of it."""
+REFERENCE_BATCHES = 64  # batches of the schedule that others are compared with; at most half of these are tried unasked
+MIN_REWARDS = 50  # rewards below which a network is not fitted: a fifth of them would judge nothing
+MAX_REWARDS = 5000  # rewards that a network is fitted to; of more, this many are picked at random
+RARE_REWARDS = 10  # rewards of an arm below which next to nothing is known of it
 NETWORKS: tuple[dict[str, Any], ...] = ({}, {"hidden": 64, "training": 400}, {"hidden": 64, "training": 1500})
 """Networks of which the one that foresees most is the reward model: one that tunes itself, and two that do not."""
-FOLDS = 3
-"""Parts of a log, each of which judges a network that was trained on the others."""
+FOLDS = 3  # parts of a log, each of which judges a network that was trained on the others
 TINY = 1e-300
-TIMED = 3
-"""Decisions that are timed, of which the quickest counts."""
-DEFAULT_NOISE = 0.5
-"""Noise of simulated rewards, in units of their spread, where it is not given."""
+TIMED = 3  # decisions that are timed, of which the quickest counts
+DEFAULT_NOISE = 0.5  # noise of simulated rewards, in units of their spread, where it is not given
 
 Simulator = Callable[[Array], Any]
 _Secret = tuple[IntArray, Array, Array]
@@ -116,14 +108,10 @@ class LoggedRounds:
 class Fit:
     """How good a fitted network is."""
 
-    rewards: int
-    """Rewards that it learned from."""
-    r_squared: float
-    """Share of the variance of held-out rewards that it foresees: 1 is all, 0 or below is none."""
-    noise: float
-    """Standard deviation of held-out rewards around its predictions."""
-    tuning: str
-    """How it was trained, and why so."""
+    rewards: int  # rewards that it learned from
+    r_squared: float  # share of the variance of held-out rewards that it foresees: 1 is all, 0 or below is none
+    noise: float  # standard deviation of held-out rewards around its predictions
+    tuning: str  # how it was trained, and why so
     rare: tuple[tuple[int, int], ...]
     """(arm, rewards known of it) of arms with fewer than RARE_REWARDS; none where arms have features of their own."""
 
@@ -137,14 +125,12 @@ class FittedRewards:
 
     log: LoggedRounds
     networks: tuple[BatchNeuralUCB, ...]
-    folds: IntArray
-    """The fold of each round of the log."""
+    folds: IntArray  # the fold of each round of the log
     level: float
     slope: float
     law: RewardLaw
     fit: Fit
-    deviation: float | None = None
-    """Of normal noise, if it is given."""
+    deviation: float | None = None  # of normal noise, if it is given
 
     def means(self, rounds: IntArray, network: int = 0) -> Array:
         """Return what one network expects of these rounds, (m, K)."""
@@ -357,10 +343,8 @@ class Outcome:
     """What came of one schedule in one run."""
 
     regret: float
-    ends: tuple[int, ...]
-    """Rounds that ended a batch, T last."""
-    log_dets: tuple[tuple[int, float], ...]
-    """(round, growth of log det Z until then) at every batch's end."""
+    ends: tuple[int, ...]  # rounds that ended a batch, T last
+    log_dets: tuple[tuple[int, float], ...]  # (round, growth of log det Z until then) at every batch's end
     seconds: tuple[float, float] = field(default=(0.0, 0.0), compare=False)
     """Of a single decision of the last version, and of the mean update."""
 

@@ -47,12 +47,9 @@ COLUMNS = {
     "coverage": "{0.coverage:.1%}", "time": "{0.time:.3g}",
 }  # fmt: skip
 """The table of a plan: what each column says of a point."""
-PARTS = 250
-"""Trials that are played side by side."""
-KNOWING: tuple[TrialPolicy, ...] = ("LinTS", "LinUCB", "default", "equal")
-"""Policies that are played with a covariate."""
-JUDGED = 100
-"""Trials whose median-unbiased estimates are computed."""
+PARTS = 250  # trials that are played side by side
+KNOWING: tuple[TrialPolicy, ...] = ("LinTS", "LinUCB", "default", "equal")  # policies that are played with a covariate
+JUDGED = 100  # trials whose median-unbiased estimates are computed
 
 
 class Trouble(NamedTuple):
