@@ -29,14 +29,10 @@ from rarely.extend.checks import RarelyError
 from rarely.extend.provisional import cache_folder, replacing
 from rarely.worlds.table import Table
 
-DOWNLOAD_TIMEOUT = 30.0
-"""Seconds without a byte after which a download is given up."""
-CHUNK = 2**16
-"""Bytes that are read at once."""
-PACKED = ".gz"
-"""The suffix of a file that is kept compressed."""
-Progress = Callable[[int, int], None]
-"""Called with the bytes read so far and the bytes expected."""
+DOWNLOAD_TIMEOUT = 30.0  # seconds without a byte after which a download is given up
+CHUNK = 2**16  # bytes that are read at once
+PACKED = ".gz"  # the suffix of a file that is kept compressed
+Progress = Callable[[int, int], None]  # called with the bytes read so far and the bytes expected
 
 
 class DataUnavailable(RarelyError):

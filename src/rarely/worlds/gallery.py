@@ -29,8 +29,7 @@ class _Gallery(World):
 
 @dataclass(frozen=True)
 class _Noisy(_Gallery):
-    noise: float
-    """Standard deviation of normal noise, the same for all arms."""
+    noise: float  # standard deviation of normal noise, the same for all arms
 
 
 class Needle(_Noisy):

@@ -17,8 +17,7 @@ from rarely.extend import Array
 from rarely.extend.checks import InvalidInput, check_whole
 from rarely.worlds.protocol import World
 
-VARIANCE_READING, DEVIATION_READING = 0.5, 0.25
-"""The standard deviation of N(0, 0.25), in both readings."""
+VARIANCE_READING, DEVIATION_READING = 0.5, 0.25  # the standard deviation of N(0, 0.25), in both readings
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,7 @@ class _Synthetic(World):
 
     dim: int
     arms: int
-    noise: float = VARIANCE_READING
-    """The standard deviation of ξ."""
+    noise: float = VARIANCE_READING  # the standard deviation of ξ
 
     def __post_init__(self) -> None:
         check_whole("dim", self.dim, 1)

@@ -28,8 +28,7 @@ from rarely.logs.tables import finite_number, is_missing, is_name_like, read_lin
 from rarely.worlds.protocol import World
 
 View = Literal["raw", "unit", "standard"]
-MAX_CLASSES = 100
-"""Classes of a CSV file that are played, each as an arm; more are rather a quantity than classes."""
+MAX_CLASSES = 100  # classes of a CSV file that are played, each as an arm; more are rather a quantity than classes
 
 
 @dataclass(frozen=True, eq=False)
