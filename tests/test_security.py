@@ -194,7 +194,7 @@ def test_what_is_read_is_never_unpickled():
     assert modules_with(UNPICKLING) == {
         "rarely/study/versions.py",
         "rarely/service/opened.py",
-        "rarely/testing/policies.py",
+        "rarely/testing.py",
         "rarely/_core/policies/policy.py",
     }
 

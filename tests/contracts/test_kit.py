@@ -24,8 +24,8 @@ from rarely.testing import (
     check_policy,
     check_rule,
     check_schedule,
+    ensure_equal,
 )
-from rarely.testing.promises import ensure_equal
 
 
 def caught(check, promise):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rarely import AtRounds, Mixture, NeuralTS
-from rarely.testing.policies import unfairness
+from rarely.testing import unfairness
 from worlds import DRAWN, MAKERS, contexts, play, small
 
 DRAWS = 4000
