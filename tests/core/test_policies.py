@@ -574,7 +574,7 @@ def test_linucb_adds_what_is_new_and_gets_the_ridge_estimate_of_everything(seed,
             policy.observe(*waiting.pop())
         if policy.history.arrived:
             policy.update()
-    x, r = policy.history.observed()
+    x, r = policy.history.samples()[1:3]
     x = np.hstack((x, np.ones((len(x), 1)))) if intercept else x
     truth = np.linalg.solve(x.T @ x + 0.5 * np.eye(x.shape[1]), x.T @ r)
     np.testing.assert_allclose(policy.coefficients, truth, rtol=1e-9, atol=1e-12)

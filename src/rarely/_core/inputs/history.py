@@ -207,11 +207,9 @@ class History:
     def __getstate__(self) -> dict[str, Any]:
         """Return the rows so far without the room behind them, for `pickle` and `copy`."""
         state = self.__dict__.copy()
-        for name in ("_contexts", "_known", "_numbers"):
-            state[name] = state[name][: self._length].copy()
-        for name in ("_arrivals", "_values"):
-            state[name] = state[name][: self._arrived].copy()
-        state["_unseen"] = self._unseen[: self._hidden].copy()
+        rows, arrivals = ("_contexts", "_known", "_numbers"), ("_arrivals", "_values")
+        for names, length in ((rows, self._length), (arrivals, self._arrived), (("_unseen",), self._hidden)):
+            state |= {name: state[name][:length].copy() for name in names}
         return state
 
     # --- columns
@@ -286,21 +284,11 @@ class History:
         return self._kept.rewards.spread_with(rewards[~np.isnan(rewards)])
 
     @property
-    def smallest(self) -> float:
-        """The smallest kept reward; infinity without any."""
-        return float(np.min(self._values[: self._arrived], initial=np.inf))
-
-    @property
     def row_bytes(self) -> int:
         """About how many bytes a row takes in memory and in a file."""
         return 8 * (int(self._contexts.shape[1]) + 8)
 
     # --- samples
-
-    def observed(self) -> tuple[Array, Array]:
-        """Return contexts and rewards of the rows that count and whose rewards arrived."""
-        samples = self.samples()
-        return samples.contexts, samples.rewards
 
     def samples(self) -> Samples:
         """Return the rows that count and whose rewards arrived, with their weights."""
@@ -352,18 +340,7 @@ class History:
         places = self._arrivals[here]
         return places, self._contexts[places], self._values[here]
 
-    def forecasts_since(self, count: int) -> tuple[Array, Array, Array]:
-        """Return contexts, rewards and predicted means of the rewards that `predicted_since` has."""
-        places, rewards = self._predicted(count)
-        return self._contexts[places], rewards, self._known[places, 1]
-
-    def predicted_since(self, count: int) -> tuple[Array, Array, Array, IntArray]:
-        """Return the rewards after the first `count` that a trained version predicted, its means, bonuses and arms."""
-        places, rewards = self._predicted(count)
-        means, bonuses = self._known[places, 1:].T
-        return rewards, means, bonuses, self._numbers[places, 0]
-
-    def _predicted(self, count: int) -> tuple[IntArray, Array]:
+    def predicted_since(self, count: int) -> tuple[IntArray, Array]:
         """Return positions and values of the rewards after the first `count` that a trained version predicted."""
         here = slice(self._arrival(max(count, self._kept.settled)), self._arrived)
         places = self._arrivals[here]
@@ -466,33 +443,42 @@ class History:
         order = np.argsort(np.concatenate([own, rows]), kind="stable")
         places = np.argsort(order)
         merged, numbers, values = (np.concatenate(pair)[order] for pair in both)
-        other = self._of_rows(merged, numbers, values)
-        other._record(places[self._arrivals[: self._arrived]], self._values[: self._arrived])
+        other = self._moved(merged, numbers, values, places)
         other._record(places[len(own) :], rewards)
-        other = other._hiding(places[self.unseen])
         other.total, settled = self.total + rounds, sums.count + self._arrived
         abandoned = other.total - len(order) - sums.count
         old = np.concatenate([own, rows])[order]
         other._kept = KeptRows(other.total, old, sums, abandoned, settled, self._kept.late)
         return other
 
-    def with_rewards(self, rounds: Any, rewards: Any, *, late: Late = "raise") -> History:
-        """Return the history with the rewards of the given rounds: all of them, or raise if one is wrong."""
-        numbers = read_whole(rounds, "rounds", UnknownRound)
-        return self._with_rewards(numbers, *self._found(numbers), rewards, late)
+    def with_rewards(self, rounds: Any, rewards: Any, *, ids: bool = False, late: Late = "raise") -> History:
+        """Return the history with the rewards of some rounds: all of them, or raise if one is wrong.
 
-    def with_rewards_of(self, decision: Decision, rewards: Any, *, late: Late = "raise") -> History:
-        """Return the history with the rewards of a decision, which must be one of this history."""
-        numbers = read_whole(decision.round, "rounds", UnknownRound)
-        positions, kept = self._found(numbers, decision.life)
-        self._check_decision(decision, numbers, positions, kept)
-        return self._with_rewards(numbers, positions, kept, rewards, late)
+        `rounds` is a decision, which must be one of this history, or has numbers of rounds, or `ids` of decisions.
+        """
+        numbers, positions, kept = self._found(rounds, ids=ids)
+        values = read_rewards(rewards, len(numbers))
+        gone = 0
+        if kept is not None and not all_true(kept):
+            if late == "raise":
+                raise DroppedRound(
+                    f"a reward must belong to a round that is still kept, but round {numbers[~kept][0]} was dropped: "
+                    "it is older than anything that the policy learns from. Leave its reward out, or use late='count'."
+                )
+            gone = int(np.count_nonzero(~kept))
+            numbers, positions, values = numbers[kept], positions[kept], values[kept]
+        fresh = new_values(self._known_rewards(positions), positions, numbers, values)
+        if not gone and not fresh.any():
+            return self
+        other = shallow(self)
+        if gone:
+            other._kept = replace(self._kept, late=self._kept.late + gone)
+        other._record(positions[fresh], values[fresh])
+        return other
 
     def with_unseen(self, decision: Decision) -> History:
         """Return the history that knows of these slots that nobody saw them; those with a reward keep it."""
-        numbers = read_whole(decision.round, "rounds", UnknownRound)
-        positions, kept = self._found(numbers, decision.life)
-        self._check_decision(decision, numbers, positions, kept)
+        _, positions, kept = self._found(decision)
         positions = positions if kept is None else positions[kept]
         index = -1 - self._numbers[positions, 2]
         known = (index >= 0) & (index < self._hidden)
@@ -501,7 +487,7 @@ class History:
         return self._hiding(new) if len(new) else self
 
     def with_first_reward(self, decision: Decision, reward: Any) -> History | None:
-        """Return what `with_rewards_of` does for the usual case, None in every other.
+        """Return what `with_rewards` does for the usual case, None in every other.
 
         That is a finite float for one round of the latest life, whose record agrees and has no reward yet.
         """
@@ -526,32 +512,31 @@ class History:
             other._record(np.array([position]), np.array([reward]))
         return other
 
-    def with_rewards_by_id(self, ids: Any, rewards: Any, *, late: Late = "raise") -> History:
-        """Return the history with the rewards of decision ids, whose lives and rounds must be those of this history."""
-        parts = _read_ids(ids)
-        numbers = np.array([number for _, number in parts], np.int64)
-        positions, all_kept = np.empty(len(parts), np.int64), np.empty(len(parts), np.bool_)
-        for life in dict.fromkeys(life for life, _ in parts):
-            here = np.array([own == life for own, _ in parts])
-            positions[here], kept = self._found(numbers[here], life)
-            all_kept[here] = True if kept is None else kept
-        return self._with_rewards(numbers, positions, all_kept, rewards, late)
-
-    def _found(self, numbers: IntArray, life: str = "") -> tuple[IntArray, BoolArray | None]:
-        """Return positions of rounds that this life of the policy decided, and which are kept, None for all of them.
-
-        Without a life they may be of any.
-        """
-        rows, own = numbers + (self.logged - 1), self._decided_in(numbers, life)
+    def _found(self, rounds: Any, *, ids: bool = False) -> tuple[IntArray, IntArray, BoolArray | None]:
+        """Return numbers and positions of rounds as `with_rewards` takes them, and which are kept, None for all."""
+        lives: dict[str, Any] = {"": ...}
+        if isinstance(rounds, Decision):
+            numbers, lives = read_whole(rounds.round, "rounds", UnknownRound), {rounds.life: ...}
+        elif ids:
+            owners, texts = _read_ids(rounds)
+            numbers, lives = texts.astype(np.int64), {life: owners == life for life in dict.fromkeys(owners.tolist())}
+        else:
+            numbers = read_whole(rounds, "rounds", UnknownRound)
+        own = np.zeros(len(numbers), np.bool_)
+        for life, here in lives.items():
+            own[here] = self._decided_in(numbers[here], life)
         if not all_true(own):
             outside = (numbers < 1) | (numbers > self.rounds)
             if outside.any():
-                lost = f" {LOST}" if life else ""  # a decision of this very life would be on record
+                lost = "" if "" in lives else f" {LOST}"  # a decision of this very life would be on record
                 wrong = f"got round {numbers[outside][0]}"
                 raise UnknownRound(f"a reward must belong to a decided round, 1 … {self.rounds}; {wrong}.{lost}")
             wrong = f"the one given for round {numbers[~own][0]} is not"
             raise WrongDecision(f"a reward must belong to a decision that this policy has on record; {wrong}. {LOST}")
-        return self._kept.positions(rows) if self._kept.start else (rows, None)
+        positions, kept = self.find(numbers) if self._kept.start else (numbers + (self.logged - 1), None)
+        if isinstance(rounds, Decision):
+            self._check_decision(rounds, numbers, positions, kept)
+        return numbers, positions, kept
 
     def _decided_in(self, numbers: IntArray, life: str) -> BoolArray:
         """Return which rounds this life of the policy decided, or any life if it is ""."""
@@ -592,31 +577,6 @@ class History:
                 "Give it to the policy that made it."
             )
 
-    def _with_rewards(
-        self, numbers: IntArray, positions: IntArray, kept: BoolArray | None, rewards: Any, late: Late
-    ) -> History:
-        values = read_rewards(rewards, len(numbers))
-        gone = 0
-        if kept is not None and not all_true(kept):
-            if late == "raise":
-                raise DroppedRound(
-                    f"a reward must belong to a round that is still kept, but round {numbers[~kept][0]} was dropped: "
-                    "it is older than anything that the policy learns from. Leave its reward out, or use late='count'."
-                )
-            gone = int(np.count_nonzero(~kept))
-            numbers, positions, values = numbers[kept], positions[kept], values[kept]
-        fresh = new_values(self._known_rewards(positions), positions, numbers, values)
-        new = np.count_nonzero(fresh)
-        if not new and not gone:
-            return self
-        other = shallow(self)
-        if gone:
-            other._kept = replace(self._kept, late=self._kept.late + gone)
-        if new < len(fresh):
-            positions, values = positions[fresh], values[fresh]
-        other._record(positions, values)
-        return other
-
     def _known_rewards(self, positions: IntArray) -> Array:
         """Return the rewards at these positions, NaN where none arrived."""
         if not self._arrived:
@@ -633,12 +593,14 @@ class History:
         self._numbers = appended(self._numbers, length, numbers)
         self._length, self.total = length + len(arms), self.total + len(arms)
 
-    def _of_rows(self, contexts: Array, numbers: IntArray, assessments: Array) -> History:
-        """Return a history of these rows alone, without rewards yet."""
+    def _moved(self, contexts: Array, numbers: IntArray, assessments: Array, places: IntArray) -> History:
+        """Return a history of these rows, with the rewards of the rows that went to `places` in it, −1 for nowhere."""
         other = History(contexts.shape[1], self.forgetting)
         other.logged, other._lives = self.logged, self._lives
         other._append(contexts, numbers[:, 0], numbers[:, 1], assessments)
-        return other
+        arrivals, unseen = places[self._arrivals[: self._arrived]], places[self.unseen]
+        other._record(arrivals[arrivals >= 0], self._values[: self._arrived][arrivals >= 0])
+        return other._hiding(unseen[unseen >= 0])
 
     def _record(self, positions: IntArray, values: Array) -> None:
         """Add rewards to this very history."""
@@ -661,15 +623,10 @@ class History:
         """Return the history without the rows at these positions; only counts and sums of them stay."""
         if not gone.any():
             return self
-        kept, rewards, rows = ~gone, self._rewards(), self.rows
-        arrivals, values = self._arrivals[: self._arrived], self._values[: self._arrived]
-        length = self._length
-        other = self._of_rows(self._contexts[:length][kept], self._numbers[:length][kept], self._known[:length][kept])
-        other.total = self.total
-        stays = kept[arrivals]
-        moved = np.cumsum(kept) - 1
-        other._record(moved[arrivals[stays]], values[stays])
-        other = other._hiding(moved[self.unseen[kept[self.unseen]]])
+        kept, rewards, rows, length = ~gone, self._rewards(), self.rows, self._length
+        tables = (self._contexts[:length][kept], self._numbers[:length][kept], self._known[:length][kept])
+        other = self._moved(*tables, np.where(kept, np.cumsum(kept) - 1, -1))
+        other.total, stays = self.total, kept[self._arrivals[: self._arrived]]
         start = max(self._kept.start, int(rows[gone][-1]) + 1)
         dropped, before = rewards[gone], self._kept
         arrived = dropped[~np.isnan(dropped)]
@@ -805,16 +762,15 @@ def _chosen_means(decision: Decision, arms: IntArray) -> Array:
     return means.take(np.arange(0, means.size, means.shape[1]) + arms, mode="clip")
 
 
-def _read_ids(ids: Any) -> list[tuple[str, int]]:
-    """Return life and round of each decision id."""
+def _read_ids(ids: Any) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
+    """Return lives and rounds of decision ids, as text."""
     try:
         texts = [ids] if isinstance(ids, str) else list(ids)
     except TypeError:
         raise WrongDecision(f"ids must be a decision.id, or a list of them; got {shown(ids)}.") from None
-    parts = []
-    for one in texts:
-        match = _ID.fullmatch(one) if isinstance(one, str) else None
-        if match is None:
-            raise WrongDecision(f"an id must be a decision.id, such as '1f0c…-17'; got {shown(one)}.")
-        parts.append((match[1], int(match[2])))
-    return parts
+    matches = [_ID.fullmatch(one) if isinstance(one, str) else None for one in texts]
+    if None in matches:
+        wrong = shown(texts[matches.index(None)])
+        raise WrongDecision(f"an id must be a decision.id, such as '1f0c…-17'; got {wrong}.")
+    lives, rounds = np.array([match.groups() for match in matches if match], np.str_).reshape(-1, 2).T
+    return lives, rounds

@@ -303,8 +303,8 @@ class EvidenceLearner(ScaledLearner):
         rewards = history.arrived_since(self.learned)[1]
         bets, alarmed = self.bets, False
         if new and len(self.coefficients) and bets.low < bets.high:
-            forecasts = history.forecasts_since(max(self.learned - WINDOWS[-1], 0))
-            count = len(forecasts[0])
+            places, values = history.predicted_since(max(self.learned - WINDOWS[-1], 0))
+            forecasts, count = (history.contexts[places], values, history.means[places]), len(places)
             for start in range(count - min(new, LATEST), count, AT_ONCE):
                 block = slice(max(start - WINDOWS[-1], 0), start + AT_ONCE)
                 contexts, predicted, means = (column[block] for column in forecasts)

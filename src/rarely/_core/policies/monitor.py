@@ -102,7 +102,8 @@ class Expectations(Described):
             if frozen:
                 sentences["arms"] = _check_arms(history, self.rounds, version)
             next_ = replace(next_, rounds=history.rounds, earlier=self.rounds)
-        rewards, means, bonuses, arms = history.predicted_since(self.arrived)
+        places, rewards = history.predicted_since(self.arrived)
+        means, bonuses, arms = (column[places] for column in (history.means, history.bonuses, history.arms))
         if len(rewards) >= FEWEST:
             strange = bonuses > NEW_ARM_RATIO * (self.doubt or math.inf)
             usual = ~np.isin(arms, arms[strange])  # running bonuses fall within a batch, whose means stay

@@ -450,16 +450,11 @@ class Policy(ABC):
         with self._single_caller(), np.errstate(all="ignore"):
             state, history = self._state, self._state.history
             ledger = state.ledger if costs is None else self._with_costs(told, rounds, ids, costs)
-            if only_costs:
-                pass
-            elif decision is not None:
-                history = history.with_rewards_of(decision, rewards, late=late)
-                if told is not None and len(decision.rounds) < len(told.rounds):
+            if not only_costs:
+                given = next(each for each in (decision, rounds, ids) if each is not None)
+                history = history.with_rewards(given, rewards, ids=ids is not None, late=late)
+                if decision is not None and told is not None and len(decision.rounds) < len(told.rounds):
                     history = history.with_unseen(told[len(decision.rounds) :])
-            elif ids is not None:
-                history = history.with_rewards_by_id(ids, rewards, late=late)
-            else:
-                history = history.with_rewards(rounds, rewards, late=late)
             self._state = changed(state, history=history, ledger=ledger)
 
     def _with_costs(self, decision: Decision | None, rounds: Any, ids: Any, costs: Any) -> Ledger:
