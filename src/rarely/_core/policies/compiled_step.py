@@ -3,14 +3,21 @@
 What `select.decide` does in many steps `native/steps.c` does in one, for one round or for thousands, with the same arms
 up to near-ties and the same numbers up to rounding. `CompiledStep.fits` says where; everything else, such as a rule or
 a covariance of one's own, and a machine without a compiler, goes the plain way, which is the oracle.
+
+A single round may be scored by kernels, too, under the t×t form of Z:
+
+    k   (t, K)   kernels between past features and those of the arms       mean   αᵀk       v   (‖φ‖² − |L⁻¹k|²)/λ
+
+C makes features, k, means, L⁻¹k and variances (`native/evidence.c`); Z takes in the chosen arm as on the plain way, to
+which its features and its column of L⁻¹k are handed over.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from functools import cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +25,7 @@ import numpy as np
 from rarely._core.choice.gaussian_argmax import LARGE_BONUSES, tables
 from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.choice.rules import MixedRule, lot_share
-from rarely._core.covariance import Covariance, CovarianceFactory, Dual
+from rarely._core.covariance import Candidates, Covariance, CovarianceFactory, Dual
 from rarely._core.covariance.cholesky import PANEL
 from rarely._core.covariance.primal import Primal
 from rarely._core.errors import InvalidContexts, InvalidInput, InvalidWorth
@@ -26,10 +33,10 @@ from rarely._core.growable_array import address, all_finite, changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.history import History
 from rarely._core.inputs.worth import Worth
-from rarely._core.native import in_use, library
-from rarely._core.native.linalg import NO_MEMORY
-from rarely._core.native.loader import StepTask
-from rarely._core.policies.kernel_step import KernelRoom, by_kernels
+from rarely._core.model.features import Factors
+from rarely._core.model.kernels import CLIP, KernelForm, products
+from rarely._core.native import in_use, library, linalg
+from rarely._core.native.loader import DualTask, StepTask
 from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, LARGE_WORTH, MODEL, NO_MODEL, decision_of
 from rarely._core.policies.state import ArmStats, PolicyState, Version
 from rarely._core.types import Array, Decision
@@ -44,6 +51,9 @@ MEMORY, BONUSES, ROUNDED_OFF, WORTH = 4, 5, 6, 7
 KINDS = {"given": np.int64, "present": np.bool_, "held_out": np.bool_}
 """The numbers of arrays that do not hold float64."""
 FLOATS = np.dtype(np.float64)
+SIDE = ("x", "u", "z", "clocks", "x_lengths", "u_lengths", "z_lengths")
+"""The arrays of a feature by kernels."""
+NONE = np.zeros((1, 1))
 
 
 @cache
@@ -63,20 +73,17 @@ class CompiledStep:
 
     def __init__(self) -> None:
         self._task: Any = None
-        self._step: Any = None
         self._room: dict[str, Any] = {}
         self._place: dict[str, int] = {}
         self._ready: Version | None = None
         """The version whose learner, rule and radius lie in the room."""
+        self._covariance: Any = None
+        """Z before the rounds that were played last."""
         self._possible = False
         self._parameters = -1
         self._shape: tuple[int, int, int] | None = None
-        self._worth = (0, 0)
-        """Where gains and costs of arms lie."""
         self._tables: Any = None
         """The contexts of the history into which C writes."""
-        self._covariance: Any = None
-        """Z before the rounds that were played last."""
         self._factor: Any = None
         """The factors of the running Z that lies in the room, and of the frozen one."""
         self._frozen: Any = None
@@ -84,8 +91,6 @@ class CompiledStep:
         """What the last round left: if the state still has both, and its shape comes again, nothing is left to do."""
         self._stats: ArmStats | None = None
         self._one: tuple[int, int] | None = None
-        self._mixed = self._draws = self._lots = False
-        self._source = NO_MODEL
         self._kernels: Any = None
         self._in_use = False
         """Whether a call has begun and not ended; the last line, because this may be interrupted as well."""
@@ -110,20 +115,15 @@ class CompiledStep:
         return self._in_use
 
     def possible(self, current: Version) -> bool:
-        """Return whether rounds of the version can be decided here."""
-        return in_use() and self._get_ready(current)
-
-    def _get_ready(self, current: Version) -> bool:
         """Copy what stays the same within a version; return whether the version can be decided here at all."""
         learner, covariance, rule = current.learner, current.covariance, current.rule
         self._mixed, self._draws = isinstance(rule, MixedRule), rule.draws
         self._lots = self._mixed and self._draws
         own = rule.rule if isinstance(rule, MixedRule) else rule
         linear = learner.linear_form if type(covariance) is Primal and covariance.parameters <= PANEL else None
-        if not own.compiled or current.override is not None or current.unit != 1:
-            return False
         kernels = learner.kernel_form if by_kernels(covariance) else None
-        if learner.predicts and not linear and not kernels:
+        scored = linear or kernels or not learner.predicts
+        if not (in_use() and own.compiled and scored and current.override is None and current.unit == 1):
             return False
         task = self._task = self._task or StepTask(normal=_tables()[1])
         self._step = library().rarely_step
@@ -152,7 +152,7 @@ class CompiledStep:
     def _lay_out(self, shapes: Sequence[tuple[str, tuple[int, ...]]]) -> None:
         """Make arrays of these shapes, which C knows by the same names, in one piece of memory."""
         kinds: list[np.dtype[Any]] = [np.dtype(KINDS.get(name, np.float64)) for name, _ in shapes]
-        sizes = [kind.itemsize * prod(shape) for kind, (_, shape) in zip(kinds, shapes, strict=True)]
+        sizes = [kind.itemsize * math.prod(shape) for kind, (_, shape) in zip(kinds, shapes, strict=True)]
         memory = np.empty(sum(-(-size // 8) for size in sizes))
         begin, bytes_ = address(memory), memory.view(np.uint8)
         start = 0
@@ -218,12 +218,8 @@ class CompiledStep:
         self._in_use = True
         self._room["theta"][:] = form[1]
         self._set_sums(state.arm_stats, covariance)
-        self._task.version, self._ready, self._current, self._stats = (
-            state.clock.version,
-            current,
-            current,
-            state.arm_stats,
-        )
+        self._task.version, self._stats = state.clock.version, state.arm_stats
+        self._ready = self._current = current
         self._in_use = False
         return True
 
@@ -259,9 +255,8 @@ class CompiledStep:
         until_due: bool,
     ) -> tuple[PolicyState, Decision] | None:
         """Return what `select.decide` returns; None where it should decide, and warn of lost digits."""
-        current, clock, stats, history, place = (
-            *(state.current, state.clock, state.arm_stats, state.history, state.random),
-        )
+        current, clock, stats, history = state.current, state.clock, state.arm_stats, state.history
+        place = state.random
         total, (_, arms), version = len(rounds), rounds.present.shape, clock.version
         self._one, self._task.version = None, version
         most, start, parts, lots = max(1, AT_ONCE // (arms * self._task.dim)), 0, list[Array](), list[Array]()
@@ -441,10 +436,95 @@ class CompiledStep:
 def _explain(trouble: int, rounds: RoundContexts, start: int, count: int) -> None:
     """Raise what C has found to be wrong."""
     if trouble == MEMORY:
-        raise MemoryError(NO_MEMORY)
+        raise MemoryError(linalg.NO_MEMORY)
     if trouble == BONUSES:
         raise InvalidInput(LARGE_BONUSES)
     if trouble == WORTH:
         raise InvalidWorth(LARGE_WORTH)
     rounds.part(start, lambda: count)  # says which number is not finite
     raise InvalidContexts(TROUBLE[trouble])
+
+
+class KernelRoom:
+    """What C is told of a version, of past rounds and of where to write."""
+
+    def __init__(self, form: KernelForm, dim: int, covariance: Dual) -> None:
+        self._past: Any = None
+        self._panels: Any = None
+        units, raw, learned = form.units, form.roots[0] > 0, form.metric is not None
+        task = self.task = DualTask(raw=dim * raw, centred=dim + 1, learned=(dim + 1) * learned)
+        self._widths = (dim * raw, dim + 1, (dim + 1) * learned, 2, 1, 3, 1)
+        held: dict[str, Any] = {"center": units.center, "rates": units.rates, "sizes": units.sizes, "roots": form.roots}
+        held |= {"metric": form.metric, "coefficients": form.coefficients}
+        some = {name: array for name, array in held.items() if array is not None and array.size}
+        self._held = {name: np.ascontiguousarray(array, np.float64) for name, array in some.items()}
+        for name, array in self._held.items():
+            setattr(task, name, address(array))
+        task.most = CLIP / math.sqrt(dim) if units.clips else math.inf
+        (task.time, task.side), task.predicted = form.clock, len(form.coefficients)
+        task.reward_center, task.reward_scale = form.center, form.spread
+        points = form.points
+        if points is not None and not _begins_with(covariance, points):
+            self._points, task.points_count = [*map(np.ascontiguousarray, _side(points))], len(points)
+            self._point_to("points", self._points)
+        self._arms, self._rows = 0, 0
+        self._room: dict[str, Array] = {}
+
+    def _point_to(self, side: str, arrays: Sequence[Array]) -> None:
+        for name, array in zip(SIDE, arrays, strict=True):
+            setattr(self.task, f"{side}_{name}", address(array) if array.size else None)
+
+    def prepare(self, covariance: Dual, arms: int, *, running: bool) -> None:
+        """Tell C of the past rounds, and make room for what it writes."""
+        task, rows = self.task, covariance.rounds if running else covariance.frozen_rounds
+        past = covariance.past.buffers
+        if past[1] is not self._past:
+            self._past = past[1]
+            self._point_to("past", past[:7])
+        if covariance.panels is not self._panels:
+            self._panels = panels = covariance.panels
+            task.left = places = ctypes.addressof(panels.addresses)
+            task.inverse = places + len(panels.left) * ctypes.sizeof(ctypes.c_void_p)
+        task.past_count = rows
+        if arms != self._arms or rows > self._rows:
+            self._arms, self._rows = arms, max(rows, 2 * self._rows, 64)
+            task.width, task.blocks = linalg.blocks_of(arms)
+            lanes = 8 * task.width * task.blocks or task.blocks
+            self._room = {name: np.zeros((arms, w)) for name, w in zip(SIDE, self._widths, strict=True)}
+            self._room |= {"norms": np.empty(arms), "solution": np.empty(self._rows * lanes)}
+            self._room["k"] = np.empty(max(1, task.points_count * arms))
+            for name, array in self._room.items():
+                setattr(task, name, address(array if array.size else NONE))
+
+    def chosen(self, row: int, ridge: float, rows: int) -> Candidates:
+        """Return the features of an arm, measured."""
+        room, task = self._room, self.task
+        x, u, z, clocks, *lengths = (room[name][row : row + 1].copy() for name in SIDE)
+        norms = room["norms"][row : row + 1].copy()
+        factors = Factors((x, u, z, clocks), (*lengths, np.zeros((1, 1))), norms)
+        lanes = 8 * task.width * task.blocks
+        if lanes:
+            solved = room["solution"][: rows * lanes].reshape(rows, lanes)[:, row : row + 1].copy()
+        else:
+            solved = room["solution"][row * rows : (row + 1) * rows, None].copy()
+        return Candidates(factors, (norms - np.square(solved).sum()) / ridge, solved, norms / ridge)
+
+
+def _side(features: Factors) -> tuple[Array, ...]:
+    """Return the arrays of features in the order of `SIDE`."""
+    return (*features.inputs, *features.signals[:3])
+
+
+def _begins_with(covariance: Dual, points: Factors) -> bool:
+    """Return whether the first past features are these, bit for bit."""
+    if covariance.frozen_rounds < len(points):
+        return False
+    first = covariance.past.part(0, len(points))
+    pairs = zip((*first.inputs, *first.signals), (*points.inputs, *points.signals), strict=True)
+    return all(np.array_equal(one, other) for one, other in pairs)
+
+
+def by_kernels(covariance: Covariance) -> bool:
+    """Return whether Z is the t×t form of the kernels that C knows, which measures as that form does."""
+    own = type(covariance).measure is Dual.measure
+    return own and isinstance(covariance, Dual) and covariance.inner is products

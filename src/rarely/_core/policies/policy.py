@@ -60,9 +60,8 @@ from rarely._core.policies.ceilings import (
     within_limits,
 )
 from rarely._core.policies.compaction import compacted
-from rarely._core.policies.compiled_step import CompiledStep
+from rarely._core.policies.compiled_step import CompiledStep, by_kernels
 from rarely._core.policies.covariance_change import change_covariance
-from rarely._core.policies.kernel_step import by_kernels
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import log_update, warn_overdue
 from rarely._core.policies.options import Limits
