@@ -65,7 +65,7 @@ from rarely._core.policies.covariance_change import change_covariance
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.monitor import log_update, warn_overdue
 from rarely._core.policies.options import Limits
-from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded, restored_state
+from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded
 from rarely._core.policies.select import Scores, decide, require_open, scores_of
 from rarely._core.policies.slates import check_slots, plain_slate, slate_at_once, slot_rewards
 from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
@@ -83,7 +83,6 @@ from rarely._core.policies.update import (
 from rarely._core.progress import Progress
 from rarely._core.reading import read_whole
 from rarely._core.saving import archive
-from rarely._core.saving.fields import Fields
 from rarely._core.schedules import Budget, Schedule, schedule_from
 from rarely._core.types import Array, Arrays, Decision, forwarded
 
@@ -440,21 +439,21 @@ class Policy(ABC):
         told, only_costs = decision, costs is not None and rewards is None
         if not only_costs and (seen is not None or (decision is not None and decision.slate is not None)):
             decision, rewards = slot_rewards(decision, rewards, seen)
-        if costs is None and decision is not None:
-            with self._single_caller():
-                first = self._state.history.with_first_reward(decision, rewards)
-                if first is not None:
-                    self._state = changed(self._state, history=first)
-                    return
-        with self._single_caller(), np.errstate(all="ignore"):
+        with self._single_caller():
             state, history = self._state, self._state.history
-            ledger = state.ledger if costs is None else self._with_costs(told, rounds, ids, costs)
-            if not only_costs:
-                given = next(each for each in (decision, rounds, ids) if each is not None)
-                history = history.with_rewards(given, rewards, ids=ids is not None, late=late)
-                if decision is not None and told is not None and len(decision.rounds) < len(told.rounds):
-                    history = history.with_unseen(told[len(decision.rounds) :])
-            self._state = changed(state, history=history, ledger=ledger)
+            if costs is None and decision is not None:
+                first = history.with_first_reward(decision, rewards)
+                if first is not None:
+                    self._state = changed(state, history=first)
+                    return
+            with np.errstate(all="ignore"):
+                ledger = state.ledger if costs is None else self._with_costs(told, rounds, ids, costs)
+                if not only_costs:
+                    given = next(each for each in (decision, rounds, ids) if each is not None)
+                    history = history.with_rewards(given, rewards, ids=ids is not None, late=late)
+                if decision is not None and told is not None and decision.arms.size < told.arms.size:
+                    history = history.with_unseen(told[decision.arms.size :])
+                self._state = changed(state, history=history, ledger=ledger)
 
     def _with_costs(self, decision: Decision | None, rounds: Any, ids: Any, costs: Any) -> Ledger:
         """Return the ledger after the costs of some rounds were told."""
@@ -511,9 +510,11 @@ class Policy(ABC):
                 how: dict[str, Any] = {"force": force, "limit": limit, "progress": progress, "seconds": seconds}
                 with np.errstate(all="ignore"):
                     done = update(state, self._factory, beta, **how)
-            after, record = done
-            log_update(type(self).__name__, record)
-            self._state = after if after.ledger is None else repriced(after, new=record.accepted)
+            return self._updated(*done)
+
+    def _updated(self, after: PolicyState, record: UpdateRecord) -> UpdateRecord:
+        log_update(type(self).__name__, record)
+        self._state = after if after.ledger is None else repriced(after, new=record.accepted)
         return record
 
     # --- the life of a policy beside its rounds
@@ -557,10 +558,8 @@ class Policy(ABC):
         if not isinstance(result, UpdateResult):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
         with self._single_caller(), np.errstate(all="ignore"):
-            after, record = adopt(self._state, self._factory, self._beta, result, self.settings(), self._history_limit)
-            log_update(type(self).__name__, record)
-            self._state = after if after.ledger is None else repriced(after, new=record.accepted)
-        return record
+            settings, limit = self.settings(), self._history_limit
+            return self._updated(*adopt(self._state, self._factory, self._beta, result, settings, limit))
 
     def extend_budget(self, versions: int, *, reason: str) -> None:
         """Allow more versions than were planned; `events` records the round and the reason.
@@ -813,11 +812,6 @@ class Policy(ABC):
         numbers, arrays = content_of(self._state, self._factory)
         return {"policy": type(self).__name__, "settings": self.settings()} | numbers, arrays
 
-    def _restore(self, saved: Fields, seed: Any) -> None:
-        """Take over a saved state; this policy is new, and made with the saved settings."""
-        state, generator = restored_state(self._state, saved, self._factory)
-        self._seed, self._scratch, self._state = seed, generator, state
-
 
 def facts_table(name: str, facts: Sequence[tuple[str, str]], updates: Sequence[UpdateRecord]) -> str:
     """Return the facts as a table, and the last updates below it; all text is escaped.
@@ -827,22 +821,16 @@ def facts_table(name: str, facts: Sequence[tuple[str, str]], updates: Sequence[U
     """
     rows = "".join(f"<tr><th>{escape(fact)}</th><td>{escape(value)}</td></tr>" for fact, value in facts)
     table = f"<table><caption>{escape(name)}</caption><tbody>{rows}</tbody></table>"
-    return table + _update_table(updates) if updates else table
+    if not updates:
+        return table
+    head = "".join(f"<th>{name}</th>" for name in ("round", "version", "rewards", "β", "noise", "coverage", ""))
+    caption = f"the last {SHOWN_UPDATES} of {len(updates)} updates" if len(updates) > SHOWN_UPDATES else "updates"
+    rows = "".join(f"<tr>{''.join(map('<td>{}</td>'.format, _cells(each)))}</tr>" for each in updates[-SHOWN_UPDATES:])
+    return f"{table}<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def _update_table(updates: Sequence[UpdateRecord]) -> str:
-    heads = ("round", "version", "rewards", "β", "noise", "coverage", "")
-    left_out = len(updates) - SHOWN_UPDATES
-    caption = f"the last {SHOWN_UPDATES} of {len(updates)} updates" if left_out > 0 else "updates"
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{cell}</td>' for cell in _row(record))}</tr>" for record in updates[-SHOWN_UPDATES:]
-    )
-    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _row(record: UpdateRecord) -> tuple[str, ...]:
+def _cells(record: UpdateRecord) -> tuple[Any, ...]:
     noise = "" if record.noise is None else f"{record.noise:.3g}"
     coverage = "" if record.coverage is None else f"{record.coverage:.2f}"
     reason = "" if record.accepted else escape(f"rejected: {record.reason}")
-    return f"{record.round}", f"{record.version}", f"{record.samples}", f"{record.beta:.3g}", noise, coverage, reason
+    return record.round, record.version, record.samples, f"{record.beta:.3g}", noise, coverage, reason

@@ -24,10 +24,10 @@ from rarely._core.growable_array import GrowingTuple
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.policies.ceilings import Ledger
-from rarely._core.policies.learner import LEARNERS, ScoreOverride, learner_from
+from rarely._core.policies.learner import LEARNERS, learner_from
 from rarely._core.policies.monitor import Expectations
 from rarely._core.policies.options import additions_from, limits_from, preset_from, training_from
-from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord, Version
+from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord
 from rarely._core.registry import Registry, is_own
 from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields
@@ -42,6 +42,8 @@ MODELS: dict[str, Callable[[Any, Any, Arrays], Any]] = {}
 """How a model that is code is restored, by its package: of the one given, what was saved, and the file's arrays."""
 CODE = {"model": "rarely.torch", "estimator": "rarely.ensembles"}
 """Arguments that are code, and the packages that are imported for them where a file names none."""
+_COUNTS = ("learned", "lost", "most_arms")
+"""Whole numbers of a state, as files hold them."""
 _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 """What constructors, and the parts of a policy, raise for values that no policy saves."""
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -100,23 +102,12 @@ def content_of(state: PolicyState, factory: CovarianceFactory) -> tuple[dict[str
         "covariance": factory.state(current.covariance),
         "history": state.history.state(),
     }
-    numbers = {
-        "generator": state.random.state,
-        "version": clock.version,
-        "due_round": clock.due_round,
-        "base_round": clock.base_round,
-        "base_log_det": clock.base_log_det,
-        "radius": current.radius,
-        "updates": [record.describe() for record in state.updates],
-        "learned": state.learned,
-        "lost": state.lost,
-        "most_arms": state.most_arms,
-        "extra_versions": clock.budget.extra,
-        "events": [event.describe() for event in state.events],
-        "arm_stats": state.arm_stats.describe(),
-        "expectations": state.expectations.describe(),
-        "reader": state.reader.describe(),
-    }
+    of_clock = ("version", "due_round", "base_round", "base_log_det")
+    numbers: dict[str, Any] = {name: getattr(clock, name) for name in of_clock}
+    numbers |= {name: getattr(state, name) for name in _COUNTS}
+    numbers |= {"generator": state.random.state, "radius": current.radius, "extra_versions": clock.budget.extra}
+    numbers |= {name: [each.describe() for each in getattr(state, name)] for name in ("updates", "events")}
+    numbers |= {name: getattr(state, name).describe() for name in ("arm_stats", "expectations", "reader")}
     if state.ledger is not None:
         parts["ledger"] = state.ledger.state()
     arrays = {f"{part}.{name}": array for part, (_, own) in parts.items() for name, array in own.items()}
@@ -129,13 +120,18 @@ def restored_state(
     """Return the saved state and its generator; `new` is the state of a policy made with the saved settings."""
     current = new.current
     history = new.history.restored(saved.inner("history"), missing=new.reader.missing)
-    learner = current.learner.restored(saved.inner("learner"))
+    learner, override = current.learner.restored(saved.inner("learner")), None
+    if not saved.is_null("own"):
+        if current.override is None:
+            wrong = "scores of single arms, which a policy with its settings does not keep"
+            raise SnapshotError(f"holds {wrong}. Use a backup.")
+        override = current.override.restored(saved.inner("own"))
     current = replace(
         current,
         learner=learner,
         covariance=factory.restored(learner.widths, saved.inner("covariance")),
         radius=saved.number("radius", 0.0),
-        override=_restored_override(current, saved),
+        override=override,
     )
     generator = generator_from(saved.value("generator"))
     state = PolicyState(
@@ -146,26 +142,14 @@ def restored_state(
         new.reader.restored(saved.inner("reader")),
         GrowingTuple(saved.of("updates", tuple[UpdateRecord, ...])),
         saved.of("arm_stats", ArmStats),
-        saved.whole("learned"),
-        saved.of("events", tuple[PolicyEvent, ...]),
-        saved.whole("lost"),
-        saved.whole("most_arms"),
-        saved.of("expectations", Expectations),
-        Ledger.restored(saved.inner("ledger"), new.reader.dim) if "ledger" in saved else None,
+        events=saved.of("events", tuple[PolicyEvent, ...]),
+        expectations=saved.of("expectations", Expectations),
+        ledger=Ledger.restored(saved.inner("ledger"), new.reader.dim) if "ledger" in saved else None,
+        **{name: saved.whole(name) for name in _COUNTS},
     )
     fits = state.learned <= history.arrived and max(state.clock.base_round, state.clock.due_round) <= history.rounds
     saved.check(fits, "no more rewards that were learned from than arrived, and a batch that has begun")
     return state, generator
-
-
-def _restored_override(new: Version, saved: Fields) -> ScoreOverride | None:
-    if saved.is_null("own"):
-        return None
-    if new.override is None:
-        raise SnapshotError(
-            "holds scores of single arms, which a policy with its settings does not keep. Use a backup."
-        )
-    return new.override.restored(saved.inner("own"))
 
 
 def load(path: str | os.PathLike[str], *, beta: Beta | None = None, model: Any = None) -> Any:
@@ -250,7 +234,8 @@ def _restored(opened: archive.Archive, others: dict[str, Any]) -> Any:
         _check_sizes(settings, opened.arrays)
     arguments = settings | others
     policy = POLICIES[name](**arguments)
-    policy._restore(saved, settings.get("seed"))
+    policy._state, policy._scratch = restored_state(policy._state, saved, policy._factory)
+    policy._seed = settings.get("seed")
     saved.finish()
     return policy
 

@@ -308,7 +308,7 @@ class OpenBatch:
         chosen = self._choose(scored, part, slots)
         keep, end = (1, self._rebuild(part, chosen)) if follows else self._grow(scored, part, chosen.rows)
         if current.override is not None:
-            self.current = self.current.with_override(current.override.after(part.rows, int(chosen.rows[0])))
+            self.current = changed(self.current, override=current.override.after(part.rows, int(chosen.rows[0])))
         if end is not None:
             self.clock = self.clock.ended(self.round + end + 1)
         if self.draws is not None:

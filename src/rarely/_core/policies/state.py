@@ -76,10 +76,6 @@ class Version:
         """Return the version with another learner."""
         return self if learner is self.learner else changed(self, learner=learner)
 
-    def with_override(self, override: ScoreOverride | None) -> Version:
-        """Return the version with another second opinion."""
-        return self if override is self.override else changed(self, override=override)
-
 
 @dataclass
 class BatchClock:
