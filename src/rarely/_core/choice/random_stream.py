@@ -73,38 +73,13 @@ class RandomPlace:
         numbers = generator.random(max(count, DRAWN_AHEAD))
         return RandomPlace(start, numbers, 0, address(numbers))
 
+    def next(self, count: int) -> Array:
+        """Return the next of the known numbers."""
+        return self.numbers[self.used : self.used + count]
+
     def after(self, count: int) -> RandomPlace:
         """Return the place after that many of the known numbers."""
         return RandomPlace(self._start, self.numbers, self.used + count, self.address)
-
-
-class UniformStream:
-    """One uniform number per round; `place` is that in the stream, and the generator is scratch."""
-
-    def __init__(self, generator: np.random.Generator, place: RandomPlace) -> None:
-        self._generator, self.place = generator, place
-
-    def peek(self, count: int) -> Array:
-        """Return the numbers of the next rounds."""
-        place = self.place = self.place.ahead(self._generator, count)
-        return place.numbers[place.used : place.used + count]
-
-    def keep(self, count: int) -> None:
-        """Count that many of those peeked at as used."""
-        self.place = self.place.after(count)
-
-
-class GivenNumbers(UniformStream):
-    """The same of numbers that are known beforehand; the place in the policy's own stream stays as it is."""
-
-    def __init__(self, numbers: Array, place: RandomPlace) -> None:
-        self.numbers, self.place = numbers, place
-
-    def peek(self, count: int) -> Array:
-        return self.numbers[:count]
-
-    def keep(self, count: int) -> None:
-        self.numbers = self.numbers[count:]
 
 
 def seeded(seed: Seed) -> Seeded:

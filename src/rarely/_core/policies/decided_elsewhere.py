@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from rarely._core.choice.random_stream import GivenNumbers
+from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.choice.rules import sample_arms
 from rarely._core.covariance import RECENT, Covariance, Dual
 from rarely._core.covariance.diagonal import SparseDiagonal
@@ -185,9 +185,11 @@ class LiveCopy:
         return self._decide(rounds, uniforms, state_of(self.policy).reader)
 
     def _decide(self, rounds: RoundContexts, uniforms: Array, reader: ContextReader) -> LiveRound:
-        before = replace(state_of(self.policy), history=self._history, arm_stats=ArmStats())
-        how: dict[str, Any] = {"life": "", "until_due": False, "draws": GivenNumbers(uniforms, before.random)}
+        state, given = state_of(self.policy), RandomPlace(None, uniforms)
+        before = replace(state, history=self._history, arm_stats=ArmStats(), random=given)
+        how: dict[str, Any] = {"life": "", "until_due": False}
         after, decision = decide(before, rounds, reader, self.policy._factory, self.policy._scratch, **how)
+        after = replace(after, random=state.random)
         part = rounds.part(0, lambda: 1)
         row = int(part.row_of(np.array([decision.arm]))[0])
         return LiveRound(decision, part.rows, part.present[0], row, after.arm_stats, after)

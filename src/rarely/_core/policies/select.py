@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely._core.choice.gaussian_argmax import LARGE_BONUSES
-from rarely._core.choice.random_stream import UniformStream
 from rarely._core.choice.rules import ROUNDED, ArmScores, ChoiceRule, held_out, sample_arms, tolerances
 from rarely._core.covariance import CANCELLED, RECENT, Candidates, CovarianceFactory, prior_variances
 from rarely._core.errors import InvalidContexts, InvalidInput, InvalidWorth, UpdateDue
@@ -239,12 +238,11 @@ def decide(
     *,
     life: str,
     until_due: bool,
-    draws: UniformStream | None = None,
 ) -> tuple[PolicyState, Decision]:
-    """Return the state after these rounds, and their decision; `generator` is scratch, and `draws` replaces it."""
+    """Return the state after these rounds, and their decision; `generator` is scratch."""
     done = 0
     with np.errstate(all="ignore"):  # what is not finite is refused
-        batch = OpenBatch(state, rounds, factory, generator, until_due=until_due, draws=draws)
+        batch = OpenBatch(state, rounds, factory, generator, until_due=until_due)
         while done < len(rounds):
             done += batch.play(rounds.part(done, batch.rounds_at_once))
             if until_due and batch.clock.due:
@@ -262,8 +260,7 @@ class OpenBatch:
         factory: CovarianceFactory,
         generator: np.random.Generator,
         *,
-        until_due: bool,
-        draws: UniformStream | None,
+        until_due: bool = False,
     ) -> None:
         self.state, self.rounds, self.factory, self.until_due = state, rounds, factory, until_due
         self.most_arms = max(state.most_arms, rounds.arms)
@@ -275,7 +272,7 @@ class OpenBatch:
         # With no more arms than in earlier rounds, the form of Z has been right since the last call.
         self.may_change = self._adapt() if self.most_arms > state.most_arms else self._next_change()
         """The round after which Z may change its form again."""
-        self.draws = (draws or UniformStream(generator, state.random)) if self.current.rule.draws else None
+        self.place, self.generator = state.random, generator
 
     def rounds_at_once(self) -> int:
         """Return how many rounds the next part should have."""
@@ -311,8 +308,8 @@ class OpenBatch:
             self.current = changed(self.current, override=current.override.after(part.rows, int(chosen.rows[0])))
         if end is not None:
             self.clock = self.clock.ended(self.round + end + 1)
-        if self.draws is not None:
-            self.draws.keep(keep)
+        if current.rule.draws:
+            self.place = self.place.after(keep)
         chosen = chosen.first(keep)
         if learner.predicts:
             rounds, packed = min(keep, len(part)), learner.sparse is not None
@@ -327,7 +324,10 @@ class OpenBatch:
 
     def _choose(self, scored: ScoredArms, part: Part, slots: int) -> Chosen:
         rule, count = self.current.rule, max(slots, len(part))
-        uniforms = None if self.draws is None else self.draws.peek(count)
+        uniforms = None
+        if rule.draws:
+            self.place = self.place.ahead(self.generator, count)
+            uniforms = self.place.next(count)
         learns = self.current.uses_running and not rule.ignore_running_bonuses
         if slots > 1 or (learns and count > 1):
             scores, arms, rows, variances = choose_in_turn(scored, part, self.current, uniforms, slots, learns=learns)
@@ -380,8 +380,8 @@ class OpenBatch:
         scores, source, arms, _, chosen, _, lot = done[0] if len(done) == 1 else _in_order(done)
         known = scores[:, np.arange(len(arms)), arms][[2, 0, 1]].T
         history = state.history.with_rounds(chosen, arms, self.clock.version, known, life)
-        place = state.random if self.draws is None else self.draws.place
-        after = changed(state, current=self.current, clock=self.clock, history=history, random=place, reader=reader)
+        parts = {"current": self.current, "clock": self.clock, "history": history, "random": self.place}
+        after = changed(state, **parts, reader=reader)
         after.__dict__.update(arm_stats=self.stats, most_arms=self.most_arms)
         worth, single = self.rounds.worth_of(len(arms)), self.rounds.single
         decision = decision_of(scores, arms, after, life, lot, source, worth, single=single)

@@ -98,7 +98,7 @@ def slate_at_once(
     worth, above = rounds.worth and rounds.worth[np.zeros(slots, np.int64)], list[int]()
     several = replace(rounds, single=False, worth=worth)
     with np.errstate(all="ignore"):
-        batch = OpenBatch(state, several, factory, generator, until_due=False, draws=None)
+        batch = OpenBatch(state, several, factory, generator)
         if state.ledger is not None or batch.slots_at_once(slots) == 1:
             return None
         while len(above) < slots:
