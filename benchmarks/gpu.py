@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rarely.runs.provenance import cores
+from rarely.runs.machine import cores
 from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.store import run_cells
 from rarely_lab.gpu.executor import GpuExecutor

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rarely import BatchNeuralUCB, Paced
-from rarely.runs.provenance import describe
+from rarely.runs.machine import describe
 from suite.studies import play_all
 
 TASK = ("world", "policy", "rounds", "seed")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rarely.runs.provenance import cores
+from rarely.runs.machine import cores
 from rarely.worlds import World
 from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.store import run_cells

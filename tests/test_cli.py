@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(tmp_path, m
     named = call(*command, "--out", tmp_path / "afile")
     assert named.exit_code == 1
     assert f"--out names a folder; {tmp_path / 'afile'} is a file" in told(named)
-    monkeypatch.setattr("rarely.runs.writing.os.access", lambda path, mode: False)
+    monkeypatch.setattr("rarely.runs.files.os.access", lambda path, mode: False)
     closed = call(*command, "--out", tmp_path / "closed")
     assert closed.exit_code == 1
     assert f"can be written to; {tmp_path} cannot" in told(closed)

@@ -100,7 +100,7 @@ KEPT_BY = {
 NETWORKED = {
     "rarely/service/server.py",
     "rarely/study/client.py", "rarely/study/storage/postgresql.py",
-    "rarely/cluster/files.py", "rarely/runs/ray_session.py", "rarely/worlds/datasets.py",
+    "rarely/cluster/files.py", "rarely/runs/machine.py", "rarely/worlds/datasets.py",
     "rarely/study/versions.py",
 }  # fmt: skip
 """Modules that import what can use the network; the last asks for the machine's name alone."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from rarely import Affine, BatchNeuralUCB, DeterminantTrigger, FixedGrid, Schedule
 from rarely._core.types import Array
-from rarely.runs.provenance import peak_memory, reset_peak_memory
+from rarely.runs.machine import peak_memory, reset_peak_memory
 from rarely.worlds import Rounds
 from rarely_lab.engine.play import play_policy
 from suite.figures import Benchmark, Figure, Tell

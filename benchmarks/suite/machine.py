@@ -21,7 +21,7 @@ import numpy as np
 from rarely._core import native
 from rarely._core.types import Floats
 from rarely.golden.family import source_digest
-from rarely.runs import provenance
+from rarely.runs import machine
 from suite.figures import BenchmarkFailed, Tell
 
 Widths = tuple[tuple[int, int], ...]
@@ -33,13 +33,13 @@ REST = 0.1
 
 def describe() -> str:
     """Processor, cores, Python and NumPy."""
-    facts = provenance.describe()
+    facts = machine.describe()
     return f"{facts['machine']}, Python {facts['python']}, NumPy {facts['numpy']}"
 
 
 def facts() -> dict[str, str | int]:
     """Everything that a figure may depend on."""
-    return {**provenance.describe(), "code": source_digest("rarely"), "threads": native.threads()}
+    return {**machine.describe(), "code": source_digest("rarely"), "threads": native.threads()}
 
 
 def seconds_of(work: Callable[[], object]) -> float:

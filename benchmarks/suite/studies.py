@@ -17,7 +17,7 @@ import numpy as np
 
 from rarely import Policy
 from rarely._core.types import Array
-from rarely.runs.processes import ONE_THREAD, side_by_side
+from rarely.runs.machine import ONE_THREAD, side_by_side
 
 SECONDS_BETWEEN_LINES = 10
 

@@ -16,7 +16,7 @@ import pytest
 
 from campaigns import made, write_rewards, written
 from rarely import load
-from rarely.runs.ray_session import connected
+from rarely.runs.machine import connected
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
 pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
@@ -117,7 +117,7 @@ def test_workers_and_drivers_may_be_killed(tmp_path: Path, address: str) -> None
 # In a process of its own: in this one another test may hold a Ray.
 SEVERAL_CALLS = """
 import ray
-from rarely.runs.ray_session import connected
+from rarely.runs.machine import connected
 
 def session():
     return str(ray.get_runtime_context().get_job_id()) + ray.get_runtime_context().gcs_address

@@ -8,7 +8,7 @@ import pytest
 
 from comparison_records import record
 from rarely import InvalidInput
-from rarely.runs.sealed_json import read_json, sealed_text
+from rarely.runs.files import read_json, sealed_text
 from rarely_lab.compare import Comparison, MixedRecords, compare, merge, read_records
 from rarely_lab.compare.records import Store
 from rarely_lab.engine.executors import LocalExecutor

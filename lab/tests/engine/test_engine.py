@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rarely.runs.sealed_json import digest_of, sealed_text
-from rarely.runs.writing import CannotWrite, FolderBusy, lock_folder
+from rarely.runs.files import CannotWrite, FolderBusy, digest_of, lock_folder, sealed_text
 from rarely_lab.engine.cell import Result, play_cell
 from rarely_lab.engine.executors import LocalExecutor
 from rarely_lab.engine.packed import read_records
@@ -324,7 +323,7 @@ def test_a_link_to_a_folder_is_named_and_not_followed(folder):
 
 
 def test_a_file_that_unpacks_to_more_than_any_record_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("rarely.runs.sealed_json.LARGEST_FILE", 10_000)
+    monkeypatch.setattr("rarely.runs.files.LARGEST_FILE", 10_000)
     path = tmp_path / "records" / "a.json.gz"
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b" " * 1_000_000))

@@ -17,8 +17,8 @@ import pytest
 
 import toy_cells
 from rarely._core.errors import RarelyError
-from rarely.runs import ray_session
-from rarely.runs.ray_session import RETRIES, TASKS_PER_CORE
+from rarely.runs import machine
+from rarely.runs.machine import RETRIES, TASKS_PER_CORE
 from rarely_lab.engine.cell import Result
 from rarely_lab.engine.executors import LocalExecutor, RayExecutor
 from rarely_lab.engine.packed import read_records
@@ -249,7 +249,7 @@ def test_a_ray_beyond_loopback_is_refused() -> None:
     util = SimpleNamespace(get_node_ip_address=lambda: "192.0.2.2")
     fake = SimpleNamespace(init=lambda *args, **options: started.append("init"), util=util, __version__="9")
     with pytest.raises(RarelyError, match="loopback"):
-        ray_session._start(fake, 1)
+        machine._start(fake, 1)
     assert not started
 
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import lab_records
 from rarely import InvalidInput
 from rarely._cli import app
-from rarely.runs.provenance import describe
-from rarely.runs.sealed_json import sealed_text
+from rarely.runs.files import sealed_text
+from rarely.runs.machine import describe
 from rarely_lab.commands.reproduce import _check_engine
 from rarely_lab.engine.cell import play_cell
 from rarely_lab.engine.packed import pack, read_packed, read_records

@@ -14,7 +14,7 @@ from rarely.console import Stages, console, guarded_by, import_modules, say_loop
 from rarely.errors import InvalidInput
 from rarely.planning.advice import MAX_HORIZON, Advice, improving
 from rarely.planning.simulate import CANDIDATES
-from rarely.runs.writing import check_folder, make_folder, write_file
+from rarely.runs.files import check_folder, make_folder, write_file
 
 POLICIES = f"{', '.join(CANDIDATES)}, or your own as module:name; may be repeated. By default the first."
 

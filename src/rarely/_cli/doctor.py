@@ -22,7 +22,7 @@ from rich.markup import escape
 
 from rarely import BuildInfo, build_info
 from rarely.console import console, guarded
-from rarely.runs.provenance import machine
+from rarely.runs.machine import machine
 
 MARKS = {"ok": "green", "note": "yellow", "problem": "red"}
 

@@ -16,8 +16,8 @@ from rarely.logs import DecisionLog
 from rarely.planning import plan_trial
 from rarely.planning.planner import MAX_ROUNDS, improving_plan
 from rarely.planning.simulate import Maker
-from rarely.runs.provenance import cores
-from rarely.runs.writing import check_folder
+from rarely.runs.files import check_folder
+from rarely.runs.machine import cores
 from rarely.worlds import World, find_world
 
 NEEDED = ("loky", "matplotlib", "jinja2")

@@ -33,8 +33,7 @@ from rarely.extend import Array
 from rarely.extend.checks import check_whole
 from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction, plain
 from rarely.logs.tables import pyarrow
-from rarely.runs.processes import ONE_THREAD
-from rarely.runs.ray_session import RETRIES, connected, ended
+from rarely.runs.machine import ONE_THREAD, RETRIES, connected, ended
 
 MANIFEST = "_campaign.json"
 BLOCK = 65_536

@@ -46,7 +46,7 @@ from rarely.planning.simulate import (
     fit_rewards,
     play,
 )
-from rarely.runs.sealed_json import plain_json
+from rarely.runs.files import plain_json
 from rarely.runs.statistics import t_quantile
 
 RANDOM = "at random"

@@ -45,7 +45,7 @@ from rarely.planning.simulate import (
     play,
     stretches,
 )
-from rarely.runs.processes import side_by_side
+from rarely.runs.machine import side_by_side
 from rarely.runs.statistics import IntervalEstimate, differences, mean, share_of_sums
 from rarely.worlds.protocol import World, seeded
 

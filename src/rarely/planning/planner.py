@@ -24,7 +24,7 @@ from rarely.pages.grid import Grid
 from rarely.planning import simulate
 from rarely.planning.frontier import MIN_RUNS, PILOTS, Frontier, Point, default_batches, improving
 from rarely.planning.simulate import Fit, LoggedRounds, LogWorld, ScheduleKind, SimulatedRewards, fit_rewards
-from rarely.runs.sealed_json import plain_json
+from rarely.runs.files import plain_json
 from rarely.worlds.protocol import World
 
 Origin = Literal["world", "fitted", "simulated"]  # where the simulation's rewards are from

@@ -20,8 +20,8 @@ from rarely.pages.svg import INK, inline
 from rarely.planning.frontier import Frontier, Point
 from rarely.planning.planner import REWARDS, TOLERANCE, Plan, share_of
 from rarely.planning.trial import TrialPlan
+from rarely.runs.files import make_folder, write_file
 from rarely.runs.statistics import IntervalEstimate
-from rarely.runs.writing import make_folder, write_file
 
 HEAD = ["schedule", "B", "versions used", "regret", "share of the gain", "at least 90 %", "batch lengths"]
 MAX_LENGTHS = 12  # batch lengths that a table has room for

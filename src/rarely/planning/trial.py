@@ -27,7 +27,7 @@ from rarely.offpolicy.intervals import Span, check_level, deviations, score
 from rarely.pages.grid import Grid
 from rarely.planning import many_trials
 from rarely.planning.many_trials import Rule
-from rarely.runs.sealed_json import plain_json
+from rarely.runs.files import plain_json
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.boundaries import Spending, boundaries, spent
 from rarely.study.effects import Outcomes, anytime, predict_rewards, scores_of

@@ -25,7 +25,7 @@ import numpy as np
 from rarely.extend import Array, BoolArray
 from rarely.extend.checks import is_whole, shown
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
-from rarely.runs.sealed_json import plain_json
+from rarely.runs.files import plain_json
 from rarely.study import effects as statistics
 from rarely.study import looks as planned
 from rarely.study import reports

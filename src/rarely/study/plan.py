@@ -12,7 +12,7 @@ import numpy as np
 
 from rarely.extend.checks import as_number, check_choice, check_positive, check_whole, is_whole, named_arguments, shown
 from rarely.offpolicy.intervals import check_level
-from rarely.runs.sealed_json import plain_json
+from rarely.runs.files import plain_json
 from rarely.study.boundaries import Spending
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import canonical, check_id, digest

@@ -32,7 +32,7 @@ from rarely.extend import Described, Progress
 from rarely.extend.checks import shown
 from rarely.extend.provisional import state_of
 from rarely.golden import family_of
-from rarely.runs.processes import end_with
+from rarely.runs.machine import end_with
 from rarely.study import errors
 from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
 from rarely.study.events import PUBLISHING, Event, EventKind, Position, canonical, next_event

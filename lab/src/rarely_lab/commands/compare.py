@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from rarely.console import Jobs, Stages, console, guarded, say_loops
 from rarely.errors import InvalidInput
-from rarely.runs.writing import check_folder
+from rarely.runs.files import check_folder
 from rarely.worlds import WORLD_SETS
 from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_records

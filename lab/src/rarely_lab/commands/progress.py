@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from rarely.console import Shown, console, error_console, span
-from rarely.runs.provenance import cores
+from rarely.runs.machine import cores
 from rarely_lab.engine.cell import Cell, Result
 from rarely_lab.engine.executors import Executor, LocalExecutor, RayExecutor
 from rarely_lab.engine.record import Record, Refusal

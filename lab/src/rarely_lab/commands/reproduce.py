@@ -17,7 +17,7 @@ from rarely.console import Jobs, Stages, console, guarded, say_loops
 from rarely.errors import InvalidInput
 from rarely.extend import PresetName
 from rarely.extend.checks import check_choice
-from rarely.runs.writing import check_folder
+from rarely.runs.files import check_folder
 from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.reproduce.catalogue import (
     GROWTH,

@@ -22,8 +22,8 @@ from rarely.pages.figures import DASHES, drawn, plain_numbers, plain_text
 from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import INK, PALETTE, inline
+from rarely.runs.files import write_file
 from rarely.runs.statistics import IntervalEstimate
-from rarely.runs.writing import write_file
 from rarely_lab.compare.records import Record, read_records
 from rarely_lab.compare.scores import HINDSIGHT, Leaderboard, Results, leaderboard, tuned_on
 from rarely_lab.engine.record import Refusal, describe_records, outdated

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rarely.runs.provenance import describe
+from rarely.runs.machine import describe
 from rarely.worlds import Rounds
 from rarely_lab.compare.golden import FAMILIES, family_of
 from rarely_lab.engine import packed, store

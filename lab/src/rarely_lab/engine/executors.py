@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rarely.runs.processes import side_by_side
-from rarely.runs.ray_session import RETRIES, Call, connected, ended
+from rarely.runs.machine import RETRIES, Call, connected, ended, side_by_side
 from rarely_lab.engine.cell import Cell, Result, play_cell
 
 Executor = Callable[[Sequence[Cell]], Iterator[Result]]

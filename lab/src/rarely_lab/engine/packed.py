@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rarely.errors import InvalidInput
-from rarely.runs.sealed_json import LARGEST_FILE, Malformed, reason_of, sealed_text
-from rarely.runs.writing import write_file
+from rarely.runs.files import LARGEST_FILE, Malformed, reason_of, sealed_text, write_file
 from rarely_lab.engine.record import Refusal
 from rarely_lab.engine.store import AnyRecord, Found, Store, check_together
 

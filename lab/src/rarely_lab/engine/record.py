@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 from rarely.extend import __version__
 from rarely.extend.checks import InvalidInput, RarelyError
 from rarely.golden import Families
-from rarely.runs.sealed_json import Malformed, check_digest, digest_of
+from rarely.runs.files import Malformed, check_digest, digest_of
 
 Value = TypeVar("Value")
 FORMAT = 1

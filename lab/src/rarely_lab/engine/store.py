@@ -15,8 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rarely.runs.sealed_json import Malformed, read_json, reason_of, sealed_text
-from rarely.runs.writing import lock_folder, make_folder, write_file, writing
+from rarely.runs.files import (
+    Malformed,
+    lock_folder,
+    make_folder,
+    read_json,
+    reason_of,
+    sealed_text,
+    write_file,
+    writing,
+)
 from rarely_lab.engine.cell import Cell, Result
 from rarely_lab.engine.executors import Executor
 from rarely_lab.engine.record import MixedRecords, Record, Refusal, check_id, identity

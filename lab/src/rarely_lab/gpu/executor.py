@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from rarely.errors import RarelyError
-from rarely.runs.processes import side_by_side
+from rarely.runs.machine import side_by_side
 from rarely.worlds import Rounds
 from rarely_lab.engine import cell as runs
 from rarely_lab.engine.play import Played, Stopwatch

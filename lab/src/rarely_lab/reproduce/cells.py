@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-from rarely.runs.provenance import reset_peak_memory
+from rarely.runs.machine import reset_peak_memory
 from rarely.worlds.datasets import Dataset
 from rarely.worlds.protocol import World
 from rarely_lab.engine import cell as runs

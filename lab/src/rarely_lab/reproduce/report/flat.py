@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rarely.runs.writing import make_folder, writing
+from rarely.runs.files import make_folder, writing
 from rarely_lab.reproduce.records import Record
 from rarely_lab.reproduce.report.claims import Judged
 from rarely_lab.reproduce.report.results import uniform_regret

@@ -1,22 +1,36 @@
-"""Ray: one that starts and ends with a run on this machine, or a cluster.
+"""The machine that results were made on, and work side by side on it: in processes, or with Ray.
 
-A cluster needs the package installed on every machine.
+Ray starts and ends with a run on this machine, or is a cluster, which needs the package installed on every machine.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import platform
+import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import as_completed
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
+import numpy as np
+
+from rarely.extend import __version__
 from rarely.extend.checks import RarelyError
-from rarely.runs.processes import ONE_THREAD
-from rarely.runs.provenance import cores
+from rarely.extend.provisional import native
 
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+"""A process for each core, a thread for each process: BLAS threads that wait for each other slow down all of them."""
 TASKS_PER_CORE = 3
 """Tasks handed to Ray for each core: none waits for the next, and thousands do not flood the scheduler."""
 SECONDS_TO_ANSWER = 10.0
@@ -29,6 +43,100 @@ _kept: tuple[Any, ...] = ()
 Call = tuple[Any, Callable[[], Any]]
 """A key, and what starts a task and returns its reference."""
 OPTIONS = {"log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": {"env_vars": ONE_THREAD}}
+
+
+# --- what a result was made on
+
+
+def source() -> str:
+    """Return a hash of the source files of rarely, and of rarely-lab where it is in use: what made a result."""
+    from rarely.golden.family import source_digest  # which imports every policy
+
+    return source_digest(*(name for name in ("rarely", "rarely_lab") if name in sys.modules))
+
+
+@cache
+def machine() -> str:
+    """Return the processor, and how many of its cores can be used."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = info.read_text(encoding="utf-8").splitlines()
+        cpu = next((line.split(":")[1].strip() for line in lines if "model name" in line), cpu)
+    return f"{cpu}, {cores()} cores"
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use; in a container at most its quota."""
+    return native._cores()
+
+
+def describe() -> dict[str, str]:
+    """Return the machine and the versions that matter."""
+    return {
+        "machine": machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "rarely": __version__,
+        "source": source(),
+        "passes": "compiled" if native.available() else "numpy",
+        "form": native.form(),
+        "engine": "cpu",
+    }
+
+
+def reset_peak_memory() -> None:
+    """Start a new peak where the system allows it, on Linux."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process held since the reset, or else its start; 0 on Windows."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    if sys.platform == "win32":
+        return 0
+    import resource  # not there on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+# --- processes
+
+
+def side_by_side(work: Callable[[Item], Done], items: Sequence[Item], jobs: int) -> Iterator[Done]:
+    """Yield the work on each item as it ends, each in a process with one BLAS thread. Needs loky."""
+    from loky import ProcessPoolExecutor
+
+    executor = ProcessPoolExecutor(
+        max_workers=min(jobs, len(items)), env=ONE_THREAD, initializer=end_with, initargs=(os.getpid(),)
+    )
+    try:
+        for future in as_completed([executor.submit(work, item) for item in items]):
+            yield future.result()
+    finally:
+        executor.shutdown(kill_workers=True)
+
+
+def end_with(parent: int) -> None:
+    """End this process when its parent is gone, and leave Ctrl-C to the parent: a killed run must not go on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.name != "posix" or os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+# --- Ray
 
 
 def ended(ray: Any, calls: Iterable[Call], at_once: int | None) -> Iterator[tuple[Any, Any]]:
