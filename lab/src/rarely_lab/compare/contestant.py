@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
-from rarely.extend import Array, ContextMap
+from rarely.extend import Array, ContextMap, ContextScale
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Task:
         ends = {max(b, round(self.horizon * (b / count) ** 2)) for b in range(1, count)}
         return tuple(sorted(end for end in ends if end < self.horizon))
 
+    @cached_property
+    def linear_view(self) -> ContextMap:
+        """How `LinUCB` sees contexts: with a constant where they have none of their own."""
+        return ContextScale.start(self.dim, self.context_scale, constant=True, fitted=False).map
+
     def features(self, contexts: Array) -> Array:
         """Return contexts for a model that is not linear, (K, n): a row in blocks becomes the row and the arm.
 
@@ -65,7 +71,7 @@ class Task:
 
 
 class AtEnds:
-    """A contestant that is due at given rounds, T(b/B)² if none are given, and then until it was updated.
+    """A contestant that is due at given rounds, T(b/B)² if none are given, and learns there from what it was told.
 
     Late rewards may hold that up.
 
@@ -74,10 +80,25 @@ class AtEnds:
     (True, True, None, False, True)
     """
 
+    stream: ClassVar[int] = 0
+    """The random numbers of this kind of contestant."""
+    refits: bool = False
+    """Whether an update learns from all rewards so far, not only from those since the last one."""
+
     def __init__(self, task: Task, ends: tuple[int, ...] | None = None) -> None:
-        self._task = task
+        self._task, self._generator = task, np.random.default_rng((task.seed, 0, self.stream))
         self._ends = ends if ends is not None else tuple(range(1, task.horizon)) if task.sequential else task.squares
         self._passed = self._made = 0
+        self._told: list[tuple[int, Any, float]] = []
+        """The arm, its row and the reward of what is to be learned from."""
+
+    def rows(self, contexts: Array) -> Array:
+        """Return contexts as the model sees them, one row for each arm."""
+        return contexts
+
+    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
+        """Keep the reward for the update that follows."""
+        self._told.append((arm, self.rows(contexts)[arm], reward))
 
     def due(self, round: int) -> bool:
         """Return whether an end has passed since the last update."""
@@ -86,3 +107,10 @@ class AtEnds:
 
     def update(self) -> None:
         self._made = self._passed
+        if self._told:
+            self.learn(*zip(*self._told, strict=True))
+        if not self.refits:
+            self._told = []
+
+    def learn(self, arms: Sequence[int], rows: Sequence[Any], rewards: Sequence[float]) -> None:
+        """Make the next version from n arms, their rows and rewards."""

@@ -22,7 +22,7 @@ from rarely.golden import FAMILIES as CORE
 from rarely.golden import Families, Family, Life, Trace, Watched, nudged
 from rarely.golden.policies import Line
 from rarely_lab.compare.contestant import Task
-from rarely_lab.compare.linear_rivals import BayesianContestant
+from rarely_lab.compare.package_rivals import BayesianContestant, BoostedTrees, RegressorContestant, VowpalContestant
 from rarely_lab.compare.policies import (
     ADAPTERS,
     EXPLORATIONS,
@@ -30,11 +30,8 @@ from rarely_lab.compare.policies import (
     PAIRS,
     POLICIES,
     REGRESSORS,
-    RegressorContestant,
-    VowpalContestant,
 )
 from rarely_lab.compare.problems import find_problem
-from rarely_lab.compare.tree_rivals import BoostedTrees
 from rarely_lab.engine.play import LibraryContestant, play
 
 ROUNDS, BATCHES = 40, 3

@@ -1,4 +1,4 @@
-"""Rivals with a linear model: BLCE, batched elimination with an optimal design, and the package bayesianbandits.
+"""Rivals with a linear model that give up arms: BLCE, and batched elimination with an optimal design.
 
     x       (d,)    an arm's context, with a constant where contexts have none of their own: what `LinUCB` sees
     V_b     (d, d)  I + Σ x xᵀ over the rewards that update b has revealed, and no others
@@ -6,22 +6,22 @@
     ‖x‖_b   √(xᵀV_b⁻¹x)
     H       (d, d)  I + Σ x xᵀ over the rounds since the last update, which needs no reward
 
-BLCE and elimination give up arms in every round: the versions b = 1, 2, … do so one after another, and each sees what
-those before it have left. Both have grids of their own with about log log T ends, and use no more updates than these,
-whatever the budget.
+Arms are given up in every round: the versions b = 1, 2, … do so one after another, and each sees what those before it
+have left. Both have grids of their own with about log log T ends, and use no more updates than these, whatever the
+budget.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from importlib import import_module
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from rarely import LogLogGrid
-from rarely.extend import Array, BoolArray, ContextScale
+from rarely.extend import Array, BoolArray
 from rarely_lab.compare.contestant import AtEnds, Task
 
 EXPLORED = 0.5
@@ -47,95 +47,18 @@ class Version(NamedTuple):
         return cls(coefficients, inverse, float(np.sqrt(np.mean(errors**2))))
 
 
-class LinearContestant(AtEnds, ABC):
-    """What all three share: contexts as `LinUCB` sees them, and the rewards of an update at once."""
+class LinearElimination(AtEnds, ABC):
+    """What the two share: contexts as `LinUCB` sees them, arms that are given up, estimates from one batch each."""
 
-    def __init__(self, task: Task, ends: tuple[int, ...] | None = None) -> None:
-        super().__init__(task, ends)
-        self._scale = ContextScale.start(task.dim, task.context_scale, constant=True, fitted=False).map
-        self._rows: list[Array] = []
-        self._rewards: list[float] = []
-
-    @abstractmethod
-    def learn(self, rows: Array, rewards: Array) -> None:
-        """Learn from new rewards, (n,), and their contexts, (n, d)."""
-
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        self._rows.append(self._scale(contexts)[arm])
-        self._rewards.append(reward)
-
-    def update(self) -> None:
-        super().update()
-        self.learn(np.array(self._rows), np.array(self._rewards))
-        self._rows, self._rewards = [], []
-
-
-class BayesianContestant(LinearContestant):
-    """bayesianbandits with one learner for all arms: as in its README, or another of its regressions and policies."""
-
-    def __init__(
-        self,
-        task: Task,
-        learner: tuple[str, dict[str, float]] = ("NormalRegressor", {"alpha": 1.0, "beta": 1.0}),
-        policy: str = "ThompsonSampling",
-        package: Any = None,
-    ) -> None:
-        super().__init__(task)
-        package = package or import_module("bayesianbandits")
-        self.agent = package.LipschitzContextualAgent(
-            arms=[package.Arm(arm) for arm in range(task.arms)],
-            learner=getattr(package, learner[0])(**learner[1]),
-            arm_featurizer=package.FunctionArmFeaturizer(lambda x, arms: x.transpose(0, 2, 1)[:, :, arms]),
-            policy=getattr(package, policy)(),
-            random_seed=np.random.default_rng((task.seed, 0, 11)),
-        )
-
-    def select(self, contexts: Array) -> int:
-        return int(self.agent.pull(self._scale(contexts)[None])[0])
-
-    def learn(self, rows: Array, rewards: Array) -> None:
-        self.agent.learner.partial_fit(rows, rewards)
-
-
-class ArmwiseBayesian(AtEnds):
-    """bayesianbandits as its README begins: a regression of its own for each arm, and upper bounds with α = 0.84."""
-
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        package: Any = import_module("bayesianbandits")
-        arms = [package.Arm(arm, learner=package.NormalInverseGammaRegressor()) for arm in range(task.arms)]
-        seed = np.random.default_rng((task.seed, 0, 13))
-        self.agent = package.ContextualAgent(arms, package.UpperConfidenceBound(alpha=0.84), random_seed=seed)
-        self._waiting: list[tuple[int, Array, float]] = []
-
-    def row(self, contexts: Array) -> Array:
-        """Return the row that all arms share, (1, n), with a constant: that of a table, or else all contexts."""
-        block = self._task.block
-        own = contexts.reshape(len(contexts), -1, block).sum(axis=1)[:1] if block else contexts.reshape(1, -1)
-        return np.hstack([own, np.ones((1, 1))])
-
-    def select(self, contexts: Array) -> int:
-        return int(self.agent.pull(self.row(contexts))[0])
-
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        """Keep the reward for the update that follows."""
-        self._waiting.append((arm, self.row(contexts), reward))
-
-    def update(self) -> None:
-        super().update()
-        for arm, row, reward in self._waiting:
-            self.agent.select_for_update(arm).update(row, np.array([reward]))
-        self._waiting = []
-
-
-class LinearElimination(LinearContestant):
-    """What the two that give up arms share: estimates from one batch each."""
+    stream = 9
 
     def __init__(self, task: Task, ends: tuple[int, ...]) -> None:
         super().__init__(task, ends)
-        self._generator = np.random.default_rng((task.seed, 0, 9))
         self.versions: list[Version] = []
         self.round = self.began = 0
+
+    def rows(self, contexts: Array) -> Array:
+        return self._task.linear_view(contexts)
 
     @abstractmethod
     def keep(self, version: Version, x: Array) -> BoolArray:
@@ -154,12 +77,12 @@ class LinearElimination(LinearContestant):
 
     def select(self, contexts: Array) -> int:
         self.round += 1
-        x = self._scale(contexts)
+        x = self.rows(contexts)
         arms = self.left(x)
         return arms[self.choose(x[arms])]
 
-    def learn(self, rows: Array, rewards: Array) -> None:
-        self.versions.append(Version.of(rows, rewards))
+    def learn(self, arms: Sequence[int], rows: Sequence[Array], rewards: Sequence[float]) -> None:
+        self.versions.append(Version.of(np.array(rows), np.array(rewards)))
         self.began = self.round
 
 
@@ -174,7 +97,7 @@ class BLCE(LinearElimination):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task, self.grid(task.horizon)[: max(task.batches - 1, 0)])
-        d, versions = self._scale.scaled_dim, max(len(self._ends), 1)
+        d, versions = task.linear_view.scaled_dim, max(len(self._ends), 1)
         self._log_versions = 2 * math.log(task.horizon) + math.log(versions)
         sphere = (6 * d - 5) * math.log(2) + math.log(math.pi * d) - (d - 1) * math.log(15) + math.log(versions)
         self._most = 2 * math.sqrt(max(self._log_versions + sphere, 0.0)) + 2
@@ -209,8 +132,8 @@ class BLCE(LinearElimination):
         self._inverse -= np.outer(row, row) / (1 + x[place] @ row)  # Sherman and Morrison
         return place
 
-    def learn(self, rows: Array, rewards: Array) -> None:
-        super().learn(rows, rewards)
+    def learn(self, arms: Sequence[int], rows: Sequence[Array], rewards: Sequence[float]) -> None:
+        super().learn(arms, rows, rewards)
         self._inverse = np.eye(len(self._inverse))
 
 

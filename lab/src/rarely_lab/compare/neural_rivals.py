@@ -20,6 +20,7 @@ W₁ alone, and the others' gradients are 0. Numbers have single precision, as t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -36,6 +37,7 @@ FULL_STEPS = 100
 class AuthorsNetwork(AtEnds, ABC):
     """What the two share: the network, U and σ."""
 
+    stream, refits = 10, True
     decay: float
     """λ"""
     variance: float
@@ -43,7 +45,6 @@ class AuthorsNetwork(AtEnds, ABC):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self._generator = np.random.default_rng((task.seed, 0, 10))
         blocks, columns = (task.arms, task.block) if task.block else (1, task.dim)
         self.hidden = self._start(task.dim, (blocks, HIDDEN, columns))
         self.biases = self._start(task.dim, (HIDDEN,))
@@ -51,9 +52,6 @@ class AuthorsNetwork(AtEnds, ABC):
         self.offset = float(self._start(HIDDEN, ()))
         self.squares = [np.full_like(weights, self.decay) for weights in (self.hidden, self.biases, self.output)]
         self._offset_square = self.decay
-        self._rows: list[Array] = []
-        self._blocks: list[int] = []
-        self._rewards: list[float] = []
 
     def _start(self, inputs: int, shape: tuple[int, ...]) -> Array:
         return np.asarray(self._generator.uniform(-1, 1, shape) / np.sqrt(inputs), np.float32)
@@ -95,16 +93,10 @@ class AuthorsNetwork(AtEnds, ABC):
         self._offset_square += 1.0
         return arm
 
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        """Keep the reward for all trainings that follow."""
-        self._rows.append(self.rows(contexts)[arm])
-        self._blocks.append(arm if self._task.block else 0)
-        self._rewards.append(reward)
-
-    def update(self) -> None:
-        super().update()
+    def learn(self, arms: Sequence[int], rows: Sequence[Array], rewards: Sequence[float]) -> None:
         with np.errstate(all="ignore"):
-            self.train(np.array(self._rows), np.array(self._blocks), np.array(self._rewards, np.float32))
+            blocks = np.array(arms) if self._task.block else np.zeros(len(arms), np.int64)
+            self.train(np.array(rows), blocks, np.array(rewards, np.float32))
 
 
 class AuthorsNeuralUCB(AuthorsNetwork):
@@ -143,7 +135,7 @@ class AuthorsNeuralTS(AuthorsNetwork):
     """NeuralTS of ZeroWeight."""
 
     decay, variance = 0.01, 1e-5
-    _told = 0
+    _trained_on = 0
 
     def scores(self, means: Array, deviations: Array) -> Array:
         return means + deviations * self._generator.standard_normal(len(means))
@@ -153,7 +145,8 @@ class AuthorsNeuralTS(AuthorsNetwork):
         rows, rewards, count = rows[order], rewards[order], len(rewards)
         ends = np.searchsorted(blocks[order], np.arange(len(self.hidden) + 1))
         parts = [slice(first, last) for first, last in pairwise(ends)]
-        keep, new, self._told = 1 - RATE * self.decay / count, count - self._told, count
+        keep, new = 1 - RATE * self.decay / count, count - self._trained_on
+        self._trained_on = count
         after = np.empty((count, HIDDEN), rows.dtype)
         for _ in range(FULL_STEPS * new):
             for weights, part in zip(self.hidden, parts, strict=True):

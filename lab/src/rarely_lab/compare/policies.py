@@ -39,10 +39,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rarely import (
-    AtRounds,
     BatchNeuralUCB,
     DeterminantTrigger,
     EveryRound,
@@ -59,19 +56,24 @@ from rarely import (
     Policy,
     Schedule,
 )
-from rarely.ensembles import EnsemblePolicy
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.theory.kernel_ucb import KernelUCB
 from rarely_lab.compare.contestant import AtEnds, Task
-from rarely_lab.compare.linear_rivals import BLCE, ArmwiseBayesian, BayesianContestant, DesignElimination
+from rarely_lab.compare.linear_rivals import BLCE, DesignElimination
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
-from rarely_lab.compare.tree_rivals import BoostedTrees
+from rarely_lab.compare.package_rivals import (
+    EPSILON,
+    ArmwiseBayesian,
+    BayesianContestant,
+    BoostedTrees,
+    RegressorContestant,
+    VowpalContestant,
+)
 from rarely_lab.engine.play import Contestant, LibraryContestant
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
 """A name that is a folder on every system."""
-EPSILON = 0.1
 MakePolicy = Callable[[Task, Schedule], Policy]
 
 
@@ -82,15 +84,13 @@ class UnavailablePolicy(RarelyError):
 class UniformContestant(AtEnds):
     """Any arm with the same probability, and never an update."""
 
+    stream = 5
+
     def __init__(self, task: Task) -> None:
         super().__init__(task, ())
-        self._generator = np.random.default_rng((task.seed, 0, 5))
 
     def select(self, contexts: Array) -> int:
         return int(self._generator.integers(len(contexts)))
-
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        """Ignore the reward."""
 
 
 def _of(kind: Callable[..., Policy], **settings: Any) -> MakePolicy:
@@ -143,63 +143,6 @@ def _under(model: str, name: str, task: Task) -> LibraryContestant:
         pilot.select(task.pilot())
         schedule = DeterminantTrigger(task.horizon, task.batches, max(float(pilot.log_det), 1e-9) / task.batches)
     return LibraryContestant((MODELS | PAIRS)[model](task, schedule))
-
-
-class RegressorContestant(LibraryContestant):
-    """An `EnsemblePolicy` at the rounds T(b/B)²; where arms are blocks of one row, it gets the row and the arm."""
-
-    def __init__(self, task: Task, regressor: tuple[str, str, dict[str, Any]], settings: dict[str, Any]) -> None:
-        module, name, parameters = regressor
-        dim = task.block + task.arms if task.block else task.dim
-        schedule = EveryRound() if task.sequential else AtRounds(task.squares)
-        estimator = getattr(import_module(module), name)(**parameters)
-        super().__init__(EnsemblePolicy(estimator, dim, schedule, seed=task.seed, **settings))
-        self._task = task
-
-    def select_until_due(self, contexts: Array) -> list[int]:
-        return super().select_until_due(np.array([self._task.features(one) for one in contexts[: self._block]]))
-
-
-class VowpalContestant(AtEnds):
-    """Vowpal Wabbit, one pass over the rewards of each batch, or with `refits` over all rewards so far."""
-
-    def __init__(
-        self, task: Task, exploration: str = f"--epsilon {EPSILON}", *, refits: bool = False, package: Any = None
-    ) -> None:
-        super().__init__(task)
-        vowpal = package or import_module("vowpalwabbit")
-        self._generator = np.random.default_rng((task.seed, 0, 7))
-        options = f"--cb_explore_adf {exploration} --quiet --random_seed {task.seed % 2**31}"
-        self._workspace = vowpal.Workspace(options)
-        self._waiting: list[list[str]] = []
-        self._chances: dict[int, float] = {}
-        self._round, self._refits = 0, refits
-
-    def select(self, contexts: Array) -> int:
-        """Return an arm drawn from the probabilities that it predicts."""
-        chances = np.array(self._workspace.predict(_lines(contexts)), np.float64)
-        arm = int(self._generator.choice(len(contexts), p=chances / chances.sum()))
-        self._round += 1
-        self._chances[self._round] = float(chances[arm])
-        return arm
-
-    def observe(self, round: int, contexts: Array, arm: int, reward: float) -> None:
-        """Keep the round as an example: its cost is the negative reward."""
-        lines = _lines(contexts)
-        lines[arm] = f"0:{-reward:.9g}:{max(self._chances.pop(round), 1e-6):.9g} {lines[arm]}"
-        self._waiting.append(lines)
-
-    def update(self) -> None:
-        super().update()
-        for lines in self._waiting:
-            self._workspace.learn(lines)
-        if not self._refits:
-            self._waiting = []
-
-
-def _lines(contexts: Array) -> list[str]:
-    """Return a line of Vowpal Wabbit's text format for each arm, without zeros."""
-    return ["|x " + " ".join(f"{i}:{row[i]:.7g}" for i in np.flatnonzero(row)) for row in contexts]
 
 
 REGRESSORS: dict[str, tuple[str, str, dict[str, Any]]] = {
