@@ -11,8 +11,7 @@ import pytest
 
 import toy_cells
 from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.packed import read_records
-from rarely_lab.engine.store import run_cells
+from rarely_lab.engine.store import read_records, run_cells
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
 

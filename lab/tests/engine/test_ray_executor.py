@@ -21,8 +21,7 @@ from rarely.runs import machine
 from rarely.runs.machine import RETRIES, TASKS_PER_CORE
 from rarely_lab.engine.cell import Result
 from rarely_lab.engine.executors import LocalExecutor, RayExecutor
-from rarely_lab.engine.packed import read_records
-from rarely_lab.engine.store import run_cells
+from rarely_lab.engine.store import read_records, run_cells
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
 # Ray 2.30 leaves its own log files to the garbage collector.

@@ -42,7 +42,7 @@ def test_the_lines_in_the_docs_recompute_every_verdict(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_published_verdicts_are_recomputed(tmp_path, monkeypatch):
-    from rarely_lab.engine.packed import read_packed
+    from rarely_lab.engine.store import read_packed
     from rarely_lab.reproduce.records import Record
 
     records = read_packed(DOCS / "records.json.gz", Record).records

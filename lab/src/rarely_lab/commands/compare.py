@@ -18,7 +18,7 @@ from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_record
 from rarely_lab.compare.policies import POLICIES, find_policy
 from rarely_lab.compare.records import Store
 from rarely_lab.compare.scores import BOARDS
-from rarely_lab.engine.packed import pack
+from rarely_lab.engine.store import pack
 
 SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
 SEVERAL_POLICIES = ("default", "neuralts", "neuralepsilon", "linucb", "lints")
@@ -115,7 +115,7 @@ def compare_command(
     for sentence in skipped:
         console.print(escape(sentence))
     what = "one policy on one run with one budget"
-    failed = play_cells(cells, Store(out), executor_of(engine, jobs), what, replace=replace)
+    failed = play_cells(cells, Store(out), executor_of(engine, jobs), what, replace)
     if failed and not any((out / "records").rglob("*.gz")):
         raise typer.Exit(1)
     incomplete = _show(out, markdown, packed, whole=len(asked.problems) if board else 0) or failed

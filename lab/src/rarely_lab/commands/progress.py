@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ NAMED_FILES = 20
 PACE_SHARE, PACE_TIME = 0.1, 3.0
 """When the pace is known: after this share of the work, or this many times as long as until the first cell was done,
 which is mostly the start of processes."""
+Tell = Callable[[Record], str]
+Predict = Callable[[Cell], float]
 
 
 def say_refused(refused: Sequence[object], consequence: str) -> None:
@@ -45,13 +48,7 @@ def executor_of(engine: str, jobs: int | None, address: str | None = None) -> Ex
 
 
 def play_cells(
-    cells: Sequence[AnyCell],
-    store: Store[Any],
-    executor: Executor,
-    what: str,
-    *,
-    replace: bool,
-    tell: Callable[[Record], str] | None = None,
+    cells: Sequence[AnyCell], store: Store[Any], executor: Executor, what: str, replace: bool, tell: Tell | None = None
 ) -> list[Result]:
     """Play cells, show how far they are, and return the results of those that failed.
 
@@ -60,7 +57,11 @@ def play_cells(
     predict, at_once = getattr(executor, "work", None), getattr(executor, "at_once", 0)
     with ShownProgress(what, len(cells), tell, predict, at_once) as shown:
         failures = run_cells(cells, store, executor, replace=replace, started=shown.started, finished=shown.finished)
-    shown.say_failures(failures)
+    for first, *others in shown.failed.values():
+        if others:
+            error_console.print(f"{len(others)} more failed as {first} did, the last of them {others[-1]}")
+    if failures:
+        error_console.print(f"{len(failures)} of {shown.all} cells failed; the same command tries them again.")
     return failures
 
 
@@ -79,22 +80,17 @@ class ShownProgress(Shown):
     """
 
     def __init__(
-        self,
-        what: str,
-        cells: int,
-        tell: Callable[[Record], str] | None = None,
-        work: Callable[[Cell], float] | None = None,
-        at_once: int = 0,
+        self, what: str, cells: int, tell: Tell | None = None, work: Predict | None = None, at_once: int = 0
     ) -> None:
         counts = TextColumn("{task.fields[done]} of {task.fields[all]} cells")
         super().__init__(counts, BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-        self._tell_record = tell
-        self._bar, self._what = self._bars.add_task("", total=0.0, done=0, all=0), what
+        self._bar, self._what, self._tell_record = self._bars.add_task("", total=0.0, done=0, all=0), what, tell
         self._predict, self._at_once = work or (lambda cell: cell.work()), at_once
-        self._works, self._failed = dict[str, float](), dict[str, list[str]]()
-        self._left, self._measured = dict[str, float](), dict[str, tuple[float, float]]()
+        self._works, self.failed = dict[str, float](), defaultdict[str, list[str]](list)
+        """Predicted work by cell, and which cells failed by their errors."""
+        self._left, self._predicted, self._measured = (defaultdict[str, float](float) for _ in range(3))
         """Predicted work that is left, and of what is done the prediction and the measured seconds, by kind."""
-        self._work = self._worked = self._seen = self._first = 0.0
+        self._work = self._seen = self._first = 0.0
         self.planned, self.all, self.done = cells, 0, 0
 
     def started(self, todo: Sequence[Cell], refused: Sequence[Refusal] = ()) -> None:
@@ -102,11 +98,10 @@ class ShownProgress(Shown):
             say_refused(refused, "cells asked for are played again, and their old files renamed")
         self._works = {cell.id: self._predict(cell) for cell in todo}
         for name, work in self._works.items():
-            self._left[kind_of(name)] = self._left.get(kind_of(name), 0.0) + work
+            self._left[kind_of(name)] += work
         self._work, self._start, self.all = sum(self._works.values()), time.perf_counter(), len(todo)
-        kept = self.planned - len(todo)
-        recorded = f", {kept} on record already" if kept else ""
-        console.print(f"{len(todo)} cells to play (a cell is {self._what}){recorded}")
+        kept = f", {self.planned - len(todo)} on record already" if self.planned > len(todo) else ""
+        console.print(f"{len(todo)} cells to play (a cell is {self._what}){kept}")
         self._bars.update(self._bar, total=self._work, all=self.all)
 
     def finished(self, result: Result) -> None:
@@ -115,51 +110,32 @@ class ShownProgress(Shown):
         self._left[kind] -= work
         if result.record is None:  # a failure tells nothing about the time
             self._work -= work
-            alike = self._failed.setdefault(result.error, [])
-            alike.append(result.id)
-            if len(alike) == 1:
+            if result.error not in self.failed:
                 error_console.print(f"[red]failed:[/red] {escape(f'{result.id}: {result.error}')}")
+            self.failed[result.error].append(result.id)
         else:
             if self._tell_record:
                 console.print(self._tell_record(result.record), markup=False)
-            self._worked, self._seen = self._worked + work, self.elapsed
-            predicted, measured = self._measured.get(kind, (0.0, 0.0))
-            seconds = sum(result.record.data.get("seconds", {"": work}).values())
-            self._measured[kind] = predicted + work, measured + seconds
+            self._seen = self.elapsed
+            self._predicted[kind] += work
+            self._measured[kind] += sum(result.record.data.get("seconds", {"": work}).values())
             self._first = self._first or self._seen
-        left = self.left()
-        self._bars.update(self._bar, total=self._work, completed=self._worked, done=self.done, description=left)
+        worked, left = sum(self._predicted.values()), self.left()
+        self._bars.update(self._bar, total=self._work, completed=worked, done=self.done, description=left)
 
     def left(self) -> str:
+        worked, spent, rest = sum(self._predicted.values()), sum(self._measured.values()), 0.0
+        for kind, work in self._left.items():  # at the pace of cells of the same kind, or else of all
+            pace = (self._predicted[kind], self._measured[kind]) if kind in self._predicted else (worked, spent)
+            known = pace[0] and (kind in self._predicted or not self._at_once)
+            rest += work * pace[1] / pace[0] if known else work
         if self._at_once:
-            seconds = (self._spent() + self._rest()) / self._at_once - self.elapsed
+            seconds = (spent + rest) / self._at_once - self.elapsed
             return f"about {span(seconds)} left" if seconds > 0 else "it takes longer than foreseen"
-        early = self._seen < PACE_TIME * self._first and self._worked < PACE_SHARE * self._work
-        if early or not self._worked:
+        early = self._seen < PACE_TIME * self._first and worked < PACE_SHARE * self._work
+        if early or not worked or not spent:
             return "the time left is not known yet"
-        spent = self._spent()
-        if not spent:
-            return "the time left is not known yet"
-        return f"about {span(max(0.0, self._seen * (spent + self._rest()) / spent - self.elapsed))} left"
-
-    def _spent(self) -> float:
-        return sum(seconds for _, seconds in self._measured.values())
-
-    def _rest(self) -> float:
-        """Return the seconds of a process that are left, at the pace of cells of the same kind, or else of all."""
-        rest, overall = 0.0, (self._worked, self._spent())
-        for kind, work in self._left.items():
-            predicted, seconds = self._measured.get(kind, (0.0, 0.0) if self._at_once else overall)
-            rest += work * seconds / predicted if predicted else work
-        return rest
-
-    def say_failures(self, failures: Sequence[Result]) -> None:
-        """Say how many cells failed, if any; the first of each kind was named at once."""
-        for first, *others in self._failed.values():
-            if others:
-                error_console.print(f"{len(others)} more failed as {first} did, the last of them {others[-1]}")
-        if failures:
-            error_console.print(f"{len(failures)} of {self.all} cells failed; the same command tries them again.")
+        return f"about {span(max(0.0, self._seen * (spent + rest) / spent - self.elapsed))} left"
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()

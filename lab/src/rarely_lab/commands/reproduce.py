@@ -107,7 +107,7 @@ def reproduce_command(
         with Stages("reading records"):
             _check_engine(cells, out, gpu=engine == "gpu")
     tell = _told if quick else None
-    failures = play_cells(cells, Store(out), executor, "one configuration on one run", replace=replace, tell=tell)
+    failures = play_cells(cells, Store(out), executor, "one configuration on one run", replace, tell)
     (make_quick_page if quick else make_report)(out)
     if failures:
         raise typer.Exit(1)

@@ -20,7 +20,7 @@ import numpy as np
 from rarely.runs.machine import describe
 from rarely.worlds import Rounds
 from rarely_lab.compare.golden import FAMILIES, family_of
-from rarely_lab.engine import packed, store
+from rarely_lab.engine import store
 from rarely_lab.engine.play import Played
 from rarely_lab.engine.record import MixedRecords, PolicyRecord, Stored, identity
 
@@ -145,7 +145,7 @@ def read_records(folder: str | Path) -> Found:
     >>> stored.records, stored.refused
     ([], [])
     """
-    return packed.read_records(Path(folder), Record)
+    return store.read_records(Path(folder), Record)
 
 
 def merge(
@@ -178,7 +178,7 @@ def merge(
         if not (folder.is_file() or (folder / "records").is_dir()):
             lack = "has no records" if folder.exists() else "does not exist"
             raise MixedRecords(f"{folder} {lack}; name a folder or a packed file that rarely compare wrote.")
-    contents = [packed.read_packed(s, Record) if s.is_file() else Store(s).find() for s in sources]
+    contents = [store.find_records(source, Record) for source in sources]
     every = [record for one in contents for record in one.records]
     Record.check_together(every)  # before regrets, for it says why they differ
     records: dict[str, Record] = {}
@@ -190,5 +190,5 @@ def merge(
                 "out, or name the policies apart."
             )
     merged = sorted(records.values(), key=lambda record: record.id)
-    packed.copy_records(merged, Store(Path(out)), progress)
+    store.copy_records(merged, Store(Path(out)), progress)
     return Found(merged, [file for one in contents for file in one.refused])

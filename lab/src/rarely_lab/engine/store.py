@@ -1,30 +1,28 @@
-"""The records of one folder, a file for each finished cell, and how they come there: cells in, records out.
+"""Where records are kept, and how they come there: cells in, records out.
 
-    DIR/records/ID.json.gz      where ID is the cell's readable name, a/b/seed3
+    DIR/records/ID.json.gz    a file for each, where ID is the cell's readable name, a/b/seed3
+    records.jsonl.gz          many in one file, to be published or submitted: a sealed record in each line
 
 A record is written whole or not at all. One that was changed or damaged is refused, and only its own cell is lost. A
 run can be stopped at any moment, by Ctrl-C or by a kill: the same call continues with the cells that are missing.
+
+A reproduction of version 0.3 was published as one JSON object instead; `Record.of_object` reads it.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rarely.runs.files import (
-    Malformed,
-    lock_folder,
-    make_folder,
-    read_json,
-    reason_of,
-    sealed_text,
-    write_file,
-    writing,
-)
+from rarely.errors import InvalidInput
+from rarely.runs.sealed_json import LARGEST_FILE, Malformed, read_json, reason_of, sealed_text
+from rarely.runs.writing import lock_folder, make_folder, write_file, writing
 from rarely_lab.engine.cell import Cell, Result
 from rarely_lab.engine.executors import Executor
 from rarely_lab.engine.record import MixedRecords, Record, Refusal, check_id, identity
@@ -68,15 +66,14 @@ class Store(Generic[AnyRecord]):
 
     def write(self, record: Record, *, durable: bool = True) -> None:
         """Keep a record with its digest, whole or not at all; a copy need not be durable, for it can be made again."""
-        path, packed = self.path(record.id), gzip.compress(sealed_text(record.data).encode(), COMPRESSION, mtime=0)
+        path, content = self.path(record.id), gzip.compress(sealed_text(record.data).encode(), COMPRESSION, mtime=0)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if durable:
-                write_file(path, packed)
+                write_file(path, content)
             else:
-                part = path.with_name(f"{path.name}.part")
-                part.write_bytes(packed)
-                part.replace(path)
+                path.with_name(f"{path.name}.part").write_bytes(content)
+                path.with_name(f"{path.name}.part").replace(path)
 
     def find(self) -> Found[AnyRecord]:
         """Return all records in the order of their names, and the files that are refused."""
@@ -153,6 +150,60 @@ def check_together(
         kind.check_together(records, planned)
     except MixedRecords as error:
         raise MixedRecords(f"{place}: {error}") from None
+
+
+def pack(records: Sequence[AnyRecord], path: Path) -> None:
+    """Write records into one file."""
+    lines = "".join(sealed_text(record.packed()) + "\n" for record in records)
+    write_file(path, gzip.compress(lines.encode(), 9, mtime=0))
+
+
+def read_packed(path: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
+    """Return the records of a packed file; a damaged line is refused, and the others are read."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise Malformed(f"it holds more than {LARGEST_FILE} characters; pack fewer records in each")
+        if (whole := record_type.of_object(text)) is not None:
+            return Found(whole, [])
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise InvalidInput(f"{path} is not a file of packed records: {reason_of(error)}.") from error
+    records, refused, shared = list[AnyRecord](), list[Refusal](), dict[str, Any]()
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            data = json.loads(line)
+            if not isinstance(data, dict):
+                raise Malformed("it is not a JSON object")
+            record = record_type.read(data, line)
+        except (ValueError, RecursionError) as error:
+            refused.append(Refusal(path / f"line {number}", reason_of(error), record_type.advice))
+            continue
+        for parts in (data, data["asked"]):  # what most records have in common is kept once
+            parts |= {name: shared.setdefault(repr(part), part) for name, part in parts.items() if type(part) is dict}
+        records.append(record)
+    return Found(records, refused)
+
+
+def read_records(source: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
+    """Return the records of a folder or of a packed file, and what is refused; raise MixedRecords as they ask."""
+    stored = find_records(source, record_type)
+    check_together(source, record_type, stored.records)
+    return stored
+
+
+def find_records(source: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
+    """Return what `read_records` does, whether or not the records belong together."""
+    return read_packed(source, record_type) if source.is_file() else Store(source, record_type).find()
+
+
+def copy_records(records: Sequence[AnyRecord], store: Store[AnyRecord], progress: Callable[[int, int], None]) -> int:
+    """Copy the records that a folder does not have yet, and return how many; `progress` hears how many are done."""
+    new = [record for record in records if not store.path(record.id).exists()]
+    for done, record in enumerate(new, 1):
+        store.write(record, durable=False)
+        progress(done, len(new))
+    return len(new)
 
 
 def run_cells(

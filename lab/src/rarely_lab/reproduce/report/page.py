@@ -15,9 +15,9 @@ from rarely.errors import RarelyError
 from rarely.pages.figures import drawn
 from rarely.pages.page import render
 from rarely.pages.svg import inline
-from rarely.runs.files import make_folder, write_file
-from rarely_lab.engine.packed import pack, read_records
+from rarely.runs.writing import make_folder, write_text
 from rarely_lab.engine.record import Refusal, describe_records, outdated
+from rarely_lab.engine.store import pack, read_records
 from rarely_lab.reproduce.catalogue import GROWTH
 from rarely_lab.reproduce.records import Record, codes_of
 from rarely_lab.reproduce.report import tables
