@@ -26,33 +26,23 @@ QUICK = ("cosine", "needle", "wheel")
 QUICK_POLICIES = ("default", "linucb", "uniform")
 QUICK_ROUNDS, QUICK_SEEDS = 200, 3
 
-Problems = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="cosine, needle, wheel-0.95, shuttle, mine.csv, …; the sets paper, gallery, plain, sklearn, showdown, "
-        "all; each with +drift or +delay too; and a world of your own as NAME=module:World."
-    ),
-]
-Policies = Annotated[
-    list[str] | None,
-    typer.Option(help="A policy by name, or your own as NAME=module:factory; may be repeated. `all` is every one."),
-]
-Budgets = Annotated[str | None, typer.Option(help="Values of B, as 5,20,T; T is an update after every round.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")]
-Merged = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--merge", help="Copy the records of this folder or packed file to --out, and play nothing; may be repeated."
-    ),
-]
-Packed = Annotated[Path | None, typer.Option("--pack", help="Also write all records into this one file.")]
+PROBLEMS_HELP = (
+    "cosine, needle, wheel-0.95, shuttle, mine.csv, …; the sets paper, gallery, plain, sklearn, showdown, all; each "
+    "with +drift or +delay too; and a world of your own as NAME=module:World."
+)
+POLICIES_HELP = "A policy by name, or your own as NAME=module:factory; may be repeated. `all` is every one."
+MERGE_HELP = "Copy the records of this folder or packed file to --out, and play nothing; may be repeated."
+Names = list[str] | None
+File = Path | None
 
 
 @guarded
 def compare_command(
-    problems: Problems = None,
-    policy: Policies = None,
-    budgets: Budgets = None,
+    problems: Annotated[Names, typer.Argument(help=PROBLEMS_HELP)] = None,
+    policy: Annotated[Names, typer.Option(help=POLICIES_HELP)] = None,
+    budgets: Annotated[
+        str | None, typer.Option(help="Values of B, as 5,20,T; T is an update after every round.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
     jobs: Jobs = None,
@@ -61,16 +51,14 @@ def compare_command(
         typer.Option(help="Where runs are played; gpu plays many runs of the policies by evidence at once."),
     ] = "local",
     board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
-    quick: Quick = False,
-    listed: Annotated[
-        bool, typer.Option("--list", help="List problems, policies and boards, and play nothing.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List problems, policies and boards; play nothing.")] = False,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
-    merged: Merged = None,
+    ignore: Annotated[Names, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
+    merged: Annotated[list[Path] | None, typer.Option("--merge", help=MERGE_HELP)] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Play again what other code has played.")] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the leaderboard to this file.")] = None,
-    packed: Packed = None,
+    markdown: Annotated[File, typer.Option(help="Also write the leaderboard to this file.")] = None,
+    packed: Annotated[File, typer.Option("--pack", help="Also write all records into this one file.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for records and the page.")] = Path("compare"),
 ) -> None:
     """Compare policies under budgets of updates, and write a leaderboard.
@@ -91,7 +79,9 @@ def compare_command(
         _list()
         return
     if merged:
-        _merge(merged, out, markdown, packed, alone=not (problems or policy or budgets or quick or board))
+        if problems or policy or budgets or quick or board:
+            raise InvalidInput("--merge plays nothing; leave out problems, policies, budgets, --quick and --board.")
+        _merge(merged, out, markdown, packed)
         return
     if (label or ignore) and not any(".csv" in name for name in problems or ()):
         raise InvalidInput("--label and --ignore are for a table of your own; name a file.csv.")
@@ -114,8 +104,7 @@ def compare_command(
     cells, skipped = asked.plan()
     for sentence in skipped:
         console.print(escape(sentence))
-    what = "one policy on one run with one budget"
-    failed = play_cells(cells, Store(out), executor_of(engine, jobs), what, replace)
+    failed = play_cells(cells, Store(out), executor_of(engine, jobs), "one policy on one run with one budget", replace)
     if failed and not any((out / "records").rglob("*.gz")):
         raise typer.Exit(1)
     incomplete = _show(out, markdown, packed, whole=len(asked.problems) if board else 0) or failed
@@ -139,8 +128,7 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
     """Return what a board asks for: of its policies those whose packages are installed, of its budgets all but T."""
     if name not in BOARDS:
         raise InvalidInput(f"no board is called {name!r}; there is {', '.join(BOARDS)}.")
-    fixed = BOARDS[name]
-    allowed = _budgets(fixed["budgets"])
+    fixed, allowed = BOARDS[name], _budgets(BOARDS[name]["budgets"])
     chosen: list[int | None] = _budgets(budgets) if budgets else [batches for batches in allowed if batches is not None]
     if not set(chosen) <= set(allowed):
         raise InvalidInput(f"--board {name} has the budgets {fixed['budgets']}; choose among them, got {budgets}.")
@@ -154,9 +142,7 @@ def _board(name: str, policies: list[str] | None, budgets: str | None = None) ->
     return Comparison(fixed["tuned"] + fixed["untuned"], entered, chosen, **sizes)
 
 
-def _merge(folders: list[Path], out: Path, markdown: Path | None, packed: Path | None, *, alone: bool) -> None:
-    if not alone:
-        raise InvalidInput("--merge copies records and plays nothing; leave out problems, policies, budgets, --board.")
+def _merge(folders: list[Path], out: Path, markdown: File, packed: File) -> None:
     with Stages("reading records") as stages:
         merged = merge(folders, out, partial(stages, "copying records"))
     console.print(f"{len(merged.records)} records in {escape(str(out))}")
@@ -166,7 +152,7 @@ def _merge(folders: list[Path], out: Path, markdown: Path | None, packed: Path |
         raise typer.Exit(1)
 
 
-def _show(out: Path, markdown: Path | None, packed: Path | None, whole: int = 0) -> bool:
+def _show(out: Path, markdown: File, packed: File, whole: int = 0) -> bool:
     """Pack the records of a folder, write its page, say what it shows, and return whether files were refused."""
     from rarely_lab.compare.page import write_leaderboard  # which imports matplotlib
 
@@ -179,7 +165,7 @@ def _show(out: Path, markdown: Path | None, packed: Path | None, whole: int = 0)
     if not written.board.ranked:
         console.print("One run of each policy ranks nobody: below is what it had. Play several, as --seeds 10.")
     for place, row in enumerate(written.board.rows, 1):
-        problems = "1 problem" if row.problems == 1 else f"{row.problems} problems"
+        problems = f"{row.problems} problem{'s' if row.problems > 1 else ''}"
         few = f" of the board's {whole}: not a whole entry" if row.problems < whole else ""
         number = f"{place}. " if written.board.ranked else ""
         console.print(f"{number}{row.policy}: area {row.area.value:.3f} over {problems}{few}", markup=False)

@@ -19,18 +19,9 @@ from rarely.extend import PresetName
 from rarely.extend.checks import check_choice
 from rarely.runs.files import check_folder
 from rarely_lab.commands.progress import executor_of, play_cells, say_refused
-from rarely_lab.reproduce.catalogue import (
-    GROWTH,
-    PAPER,
-    PROBLEMS,
-    QUICK_CONFIGURATIONS,
-    TIMED,
-    configurations,
-    plan_cells,
-    quick_cells,
-)
+from rarely_lab.reproduce import catalogue
 from rarely_lab.reproduce.cells import Cell
-from rarely_lab.reproduce.config import PRESETS, Problem
+from rarely_lab.reproduce.config import PRESETS
 from rarely_lab.reproduce.records import Store, check_engines, unpack
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS
 from rarely_lab.reproduce.report.tables import WORDS, tally
@@ -38,30 +29,22 @@ from rarely_lab.reproduce.report.tables import WORDS, tally
 if TYPE_CHECKING:
     from rarely_lab.reproduce.report.page import Report
 
-Problems = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, "
-        "quadratic-sd, magic-m400; growth, one problem at five lengths; timed, the four for their processor times, "
-        "beside runs of a GPU."
-    ),
-]
-Presets = Annotated[
-    list[str] | None,
-    typer.Option(help="A reading of the paper: paper, practical or code; may be repeated. All where none is named."),
-]
-Only = Annotated[list[str] | None, typer.Option(help="Configurations by name, such as 'fixed-*'; may be repeated.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Six policies on quadratic, 1000 rounds, 3 runs: a minute.")]
+PROBLEMS_HELP = (
+    "cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, quadratic-sd, "
+    "magic-m400; growth, one problem at five lengths; timed, the four for their processor times, beside runs of a GPU."
+)
+PRESETS_HELP = "A reading of the paper: paper, practical or code; may be repeated. All where none is named."
+Names = list[str] | None
+File = Path | None
 
 
 @guarded
 def reproduce_command(
-    problems: Problems = None,
+    problems: Annotated[Names, typer.Argument(help=PROBLEMS_HELP)] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 10,
-    preset: Presets = None,
+    preset: Annotated[Names, typer.Option(help=PRESETS_HELP)] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds T of a run.")] = 2000,
-    only: Only = None,
+    only: Annotated[Names, typer.Option(help="Configurations by name, such as 'fixed-*'; may be repeated.")] = None,
     jobs: Jobs = None,
     engine: Annotated[
         Literal["local", "ray", "gpu"],
@@ -69,11 +52,13 @@ def reproduce_command(
     ] = "local",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
     source: Annotated[
-        Path | None,
-        typer.Option("--from", help="Published records, .json.gz, by the same code: those asked for are continued."),
+        File,
+        typer.Option("--from", help="Published records of the same code: those asked for are continued."),
     ] = None,
-    replace: Replace = False,
-    quick: Quick = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Six policies on quadratic, 1000 rounds, 3 runs: a minute.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The folder for records, figures and the report.")] = Path("out"),
 ) -> None:
     """Play the paper's experiments and report on every claim.
@@ -96,7 +81,7 @@ def reproduce_command(
         raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset, --only and --from.")
     check_folder(out)
     executor = executor_of(engine, jobs, address)
-    cells = quick_cells() if quick else _cells(_problems(problems), preset, runs, rounds, only)
+    cells = catalogue.quick_cells() if quick else _cells(problems, preset, runs, rounds, only)
     say_loops()
     if source is not None:
         with Stages("reading published records") as stages:
@@ -115,31 +100,25 @@ def reproduce_command(
 
 def _told(record: Any) -> str:
     """Return what came of one quick run."""
-    label = next(label for label, one in QUICK_CONFIGURATIONS.items() if one == record.configuration)
+    label = next(label for label, one in catalogue.QUICK_CONFIGURATIONS.items() if one == record.configuration)
     return f"{label}, run {record.seed + 1}: lost {record.regret:.0f} of reward with {len(record.updates)} updates"
 
 
-def _problems(names: list[str] | None) -> list[Problem]:
-    groups = {"growth": GROWTH, "timed": TIMED}
-    asked = [name for group in names or PAPER for name in groups.get(group, (group,))]
-    for name in asked:
-        if name not in PROBLEMS:
-            raise InvalidInput(
-                f"no problem is called {name!r}; there are {', '.join([*PROBLEMS, *groups])}. A table of your own is "
-                "played by rarely compare."
-            )
-    return [PROBLEMS[name] for name in dict.fromkeys(asked)]
-
-
-def _cells(
-    wanted: Sequence[Problem], preset: list[str] | None, runs: int, rounds: int, only: list[str] | None
-) -> list[Cell]:
+def _cells(names: Names, preset: Names, runs: int, rounds: int, only: Names) -> list[Cell]:
+    groups = {"growth": catalogue.GROWTH, "timed": catalogue.TIMED}
+    asked = [name for group in names or catalogue.PAPER for name in groups.get(group, (group,))]
+    if unknown := [name for name in asked if name not in catalogue.PROBLEMS]:
+        there = ", ".join([*catalogue.PROBLEMS, *groups])
+        raise InvalidInput(
+            f"no problem is called {unknown[0]!r}; there are {there}. A table of your own is played by rarely compare."
+        )
     for name in preset or ():
         check_choice("--preset", name, PresetName)
+    wanted = [catalogue.PROBLEMS[name] for name in dict.fromkeys(asked)]
     presets = [name for name in PRESETS if name in (preset or PRESETS)]
-    cells = plan_cells(wanted, presets, runs, rounds, only or ["*"])
+    cells = catalogue.plan_cells(wanted, presets, runs, rounds, only or ["*"])
     if not cells:
-        fitting = [c for c in configurations(wanted[0]) if not c.linear and any(map(c.part_of, presets))]
+        fitting = [c for c in catalogue.configurations(wanted[0]) if not c.linear and any(map(c.part_of, presets))]
         raise InvalidInput(
             f"no configuration of preset {' or '.join(presets)} is called {' or '.join(only or [])}; there are "
             f"{', '.join(c.id for c in fitting)}, and linucb-rλ-bβ and "
@@ -159,20 +138,14 @@ def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
 
 @guarded
 def report_command(
-    folder: Annotated[
-        Path, typer.Argument(help="A folder that reproduce wrote, or published records, .json.gz.")
-    ] = Path("out"),
-    markdown: Annotated[Path | None, typer.Option(help="Also write claims and tables to this file.")] = None,
-    publish: Annotated[
-        Path | None, typer.Option(help="Also write the records to this file, in a compact form with digests.")
-    ] = None,
-    csv: Annotated[Path | None, typer.Option(help="Also write runs.csv and checks.csv into this folder.")] = None,
-    few_updates: Annotated[
-        Path | None, typer.Option(help="Also write a page on what few updates cost over T to this file.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder for the report of a file of records; by default one beside it.")
-    ] = None,
+    folder: Annotated[Path, typer.Argument(help="A folder of reproduce, or published records, .json.gz.")] = Path(
+        "out"
+    ),
+    markdown: Annotated[File, typer.Option(help="Also write claims and tables to this file.")] = None,
+    publish: Annotated[File, typer.Option(help="Also write the records, in a compact form, to this file.")] = None,
+    csv: Annotated[File, typer.Option(help="Also write runs.csv and checks.csv into this folder.")] = None,
+    few_updates: Annotated[File, typer.Option(help="Also write a page on what few updates cost to this file.")] = None,
+    out: Annotated[File, typer.Option(help="The folder for the report of a file; by default one beside it.")] = None,
 ) -> None:
     """Draw figures, judge claims and write the report again, from the records alone.
 

@@ -94,16 +94,11 @@ class Measured:
         return min(1.0, (2.0 if self.two_sided else 1.0) * min(below, above))
 
     @property
-    def larger(self) -> bool:
-        """Return whether the interval of 95 % lies beyond the size that is claimed."""
-        return self.sample.p_above(self.size) <= ALPHA
-
-    @property
     def direction(self) -> str:
         """Say of a size that is not reached whether the sign is another; empty if that is not asked, or not known."""
-        reversed_, same = self.sample.p_below(1.0) <= ALPHA, self.sample.p_above(1.0) <= ALPHA
-        said = "reversed" if reversed_ else "smaller than claimed, in its direction" if same else ""
-        return said if self.low >= 1 else ""
+        if self.low >= 1 and self.sample.p_below(1.0) <= ALPHA:
+            return "reversed"
+        return "smaller than claimed, in its direction" if self.low >= 1 and self.sample.p_above(1.0) <= ALPHA else ""
 
     def confidence(self, level: float, *, outside: bool) -> float:
         """Return the confidence of the interval that corresponds to a test of this level."""
@@ -155,9 +150,10 @@ class Decided:
     def describe(self) -> dict[str, Any]:
         e, check = self.estimate, self.check
         numbers = {name: _finite(getattr(e, name)) if e else None for name in ("value", "low", "high")}
-        numbers |= {"confidence": _finite(self.confidence), "runs": e.runs if e else 0}
-        words = {"verdict": self.verdict, "note": self.note, "counts": check.counted}
-        return {"what": check.what, "needs": check.needs} | numbers | words
+        return {
+            "what": check.what, "needs": check.needs, **numbers, "confidence": _finite(self.confidence),
+            "runs": e.runs if e else 0, "verdict": self.verdict, "note": self.note, "counts": check.counted,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -194,14 +190,13 @@ def runs_to_decide(checks: Sequence[Check], rule: Rule = ALL) -> float:
     runs = min((part.sample.runs for check in counted for part in check.parts), default=0)
     if runs < MIN_RUNS:
         return math.nan
-    for times in range(1, MAX_REPEATS + 1):
-        repeated = []
-        for check in counted:
-            parts = (replace(part, sample=part.sample.repeated(times)) for part in check.parts)
-            repeated.append(replace(check, parts=tuple(parts)))
-        if _verdict(repeated, rule) != "inconclusive":
-            return float(times * runs)
-    return math.inf
+
+    def repeated(check: Check, times: int) -> Check:
+        return replace(check, parts=tuple(replace(part, sample=part.sample.repeated(times)) for part in check.parts))
+
+    every = ((times, [repeated(check, times) for check in counted]) for times in range(1, MAX_REPEATS + 1))
+    told = (times for times, checks in every if _verdict(checks, rule) != "inconclusive")
+    return float(runs * next(told, math.inf))
 
 
 def _verdict(counted: Sequence[Check], rule: Rule) -> Verdict:
@@ -234,33 +229,28 @@ def _levels(counted: Sequence[Check], rule: Rule) -> tuple[float, list[float]]:
 def _decide(check: Check, held: float, failed: float) -> Decided:
     if not check.applies:
         return Decided(check, "not applicable", None, 1 - 2 * ALPHA, check.note)
+    verdict: Verdict = "inconclusive"
+    unproven, surest = (
+        max(check.parts, key=lambda part: part.p_outside),
+        min(check.parts, key=lambda part: part.p_inside),
+    )
+    part, level, outside = unproven, held, False
     if check.p_fails_to_hold <= held:
-        part = max(check.parts, key=lambda part: part.p_outside)
-        verdict: Verdict = HELD[any(each.larger for each in check.parts)]
-        return _with_interval(check, verdict, part, part.confidence(held, outside=False))
-    part = min(check.parts, key=lambda part: part.p_inside)
-    strict = failed / len(check.parts)
-    if check.p_true <= failed:
-        return _with_interval(check, "does not hold", part, part.confidence(strict, outside=True))
-    if part.p_inside <= ALPHA:
-        # The 95 % interval lies elsewhere, but the wider one reaches into the range: show the one that decided.
-        return _with_interval(check, "inconclusive", part, part.confidence(strict, outside=True))
-    unproven = max(check.parts, key=lambda part: part.p_outside)
-    # Likewise where many checks ask for more than an interval of 95 % inside the range.
-    level = held if unproven.p_outside <= ALPHA else ALPHA
-    return _with_interval(check, "inconclusive", unproven, unproven.confidence(level, outside=False))
-
-
-def _with_interval(check: Check, verdict: Verdict, part: Measured, confidence: float) -> Decided:
-    notes = [check.note] if check.note else []
-    estimate = part.sample.interval(confidence)
+        verdict = HELD[any(each.sample.p_above(each.size) <= ALPHA for each in check.parts)]
+    elif check.p_true <= failed or surest.p_inside <= ALPHA:
+        # Where only the 95 % interval lies elsewhere, the wider one that decided reaches into the range.
+        verdict = "does not hold" if check.p_true <= failed else verdict
+        part, level, outside = surest, failed / len(check.parts), True
+    elif part.p_outside > ALPHA:  # elsewhere many checks ask for more than an interval of 95 % inside the range
+        level = ALPHA
+    confidence = part.confidence(level, outside=outside)
+    estimate, notes = part.sample.interval(confidence), [check.note]
     if len(check.parts) > 1:
-        role = "left open" if verdict == "inconclusive" else "decided"
-        notes.append(f"{role} by {part.what}, {part.needs}")
+        notes.append(f"{'left open' if verdict == 'inconclusive' else 'decided'} by {part.what}, {part.needs}")
     if verdict == "does not hold":
-        sides = ("more than claimed" if estimate.value > part.high else "less than claimed") if part.two_sided else ""
-        notes += filter(None, [sides or part.direction])
-    return Decided(check, verdict, estimate, confidence, "; ".join(notes), part)
+        side = f"{'more' if estimate.value > part.high else 'less'} than claimed"
+        notes.append(side if part.two_sided else part.direction)
+    return Decided(check, verdict, estimate, confidence, "; ".join(filter(None, notes)), part)
 
 
 def _finite(x: float) -> float | None:
