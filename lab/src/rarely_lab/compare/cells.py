@@ -57,12 +57,9 @@ class Cell(runs.Cell):
         return f"{problem_name(self.problem)}/{policy_name(self.policy)}/B{self.batches or 'T'}/seed{self.seed}"
 
     @property
-    def by_evidence(self) -> bool:
-        return policy_name(self.policy).partition("@")[0] in BY_EVIDENCE
-
-    @property
-    def alike(self) -> Any:
-        return self.problem, self.policy, self.batches, self.rounds
+    def together(self) -> tuple[str, Any]:
+        by_evidence = policy_name(self.policy).partition("@")[0] in BY_EVIDENCE
+        return "evidence" if by_evidence else "", (self.problem, self.policy, self.batches, self.rounds)
 
     @property
     def updates(self) -> int:

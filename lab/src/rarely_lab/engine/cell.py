@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -43,14 +42,9 @@ class Cell(ABC):
         """Play it, and return the content of its record as JSON."""
 
     @property
-    def by_evidence(self) -> bool:
-        """Whether its policy chooses by evidence: a GPU plays many of those at once."""
-        return False
-
-    @property
-    def alike(self) -> Any:
-        """What cells have in common that a GPU may play at once."""
-        return None
+    def together(self) -> tuple[str, Any]:
+        """What plays it with others on a GPU, and what they have in common; "" is a processor, which plays it alone."""
+        return "", None
 
     def work(self) -> float:
         """Predict how long it takes, relative to other cells."""
@@ -73,13 +67,10 @@ class Result:
     error: str = ""
 
 
-def play_cell(cell: Cell, play: Callable[[], dict[str, Any]] | None = None) -> Result:
-    """Play one cell in this process; an error becomes part of the result and stops no other cell.
-
-    `play` is what gives the content of its record, where that is not `cell.play`.
-    """
+def play_cell(cell: Cell) -> Result:
+    """Play one cell in this process; an error becomes part of the result and stops no other cell."""
     try:
-        return Result(cell.id, cell.record_type.of(cell.id, cell.describe(), (play or cell.play)()))
+        return Result(cell.id, cell.record_type.of(cell.id, cell.describe(), cell.play()))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         if not isinstance(error, RarelyError):  # which say what to do; others, of a user's policy perhaps, say where

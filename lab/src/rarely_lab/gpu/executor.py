@@ -94,36 +94,22 @@ class GpuExecutor:
 
     def work(self, cell: Any) -> float:
         """Predict the seconds of a process that a cell takes here, as its share of those that are played at once."""
-        kind = kind_of(cell)
+        kind = cell.together[0]
         if not kind:
             return float(cell.work())
         updates = cell.updates if kind in ("network", "evidence") else 1
         return float(SECONDS[kind] * cell.rounds * updates)
 
 
-def kind_of(cell: runs.Cell) -> str:
-    """Return what plays a cell: see `Part`."""
-    if cell.by_evidence:
-        return "evidence"
-    if not isinstance(cell, Cell) or cell.problem.timed or cell.reading == "code":
-        return ""
-    if cell.configuration.linear:
-        return "linear"
-    return "neuralucb" if cell.configuration.kind == "neuralucb" else "network"
-
-
 def parted(cells: Sequence[runs.Cell]) -> list[Part]:
     """Return all cells in parts; sequential runs are a part of their own, for the others would wait for them."""
     groups, parts = dict[Any, list[Any]](), list[Part]()
     for cell in cells:
-        kind = kind_of(cell)
-        if not kind:
-            parts.append(Part("", [cell]))
-            continue
-        groups.setdefault((kind, cell.alike), []).append(cell)
+        groups.setdefault(cell.together, []).append(cell)
     for (kind, _), group in groups.items():
-        group.sort(key=lambda cell: -cell.updates)  # those that are trained as often wait less for each other
-        most = {"evidence": EVIDENCE, "linear": LINEAR}.get(kind, len(group))
+        if kind:
+            group.sort(key=lambda cell: -cell.updates)  # those that are trained as often wait less for each other
+        most = {"": 1, "evidence": EVIDENCE, "linear": LINEAR}.get(kind, len(group))
         parts += [Part(kind, group[start : start + most]) for start in range(0, len(group), most)]
     return parts
 
@@ -167,33 +153,22 @@ def play_evidence(cells: Sequence[runs.Cell], device: str) -> list[runs.Result]:
     """Play cells by the core's own code, each in a thread, and do their arithmetic together."""
     from rarely_lab.gpu.evidence import Device
 
+    for cell in cells:  # the golden lives behind it must not be played by threads that wait for each other
+        cell.record_type.fingerprint(cell.describe())
     start = time.process_time()
     rounds: int = cast(Any, cells[0]).rounds
     with warnings.catch_warnings():  # here, because threads share what is ignored
         warnings.simplefilter("ignore")
-        played = Device(len(cells), rounds, device).play([partial(_attempted, cell.play) for cell in cells])
+        results: list[runs.Result] = Device(len(cells), rounds, device).play([
+            partial(runs.play_cell, cell) for cell in cells
+        ])  # fmt: skip
     # Of threads that take turns each clock shows the time of all.
     share = (time.process_time() - start) / len(cells)
-    results = [runs.play_cell(cell, outcome) for cell, outcome in zip(cells, played, strict=True)]
     for data in (result.record.data for result in results if result.record is not None):
         whole = data["seconds"]["selecting"] + data["seconds"]["training"]
         data["seconds"] = {name: share * seconds / whole for name, seconds in data["seconds"].items()}
         data["environment"] = data["environment"] | _environment(device)
     return results
-
-
-def _attempted(play: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-    """Play, and return what gives the content or raises the error again."""
-    try:
-        content = play()
-    except Exception as error:
-        failure = error
-
-        def fail() -> dict[str, Any]:
-            raise failure
-
-        return fail
-    return lambda: content
 
 
 def _environment(device: str) -> dict[str, str]:
@@ -221,9 +196,9 @@ def play_group(cells: Sequence[Cell], device: str) -> list[runs.Result]:
     selected, trained = shares
     results = []
     for cell, run, replica in zip(cells, rounds, replicas, strict=True):
-        rounds_of = [update.round for update in replica.updates]
+        rounds_of, log_dets = [update.round for update in replica.updates], [0.0, *replica.log_dets.tolist()]
         played = Played(run, replica.arms, rounds_of, selected, trained, replica.near_ties)
-        content = content_of(played, replica.updates, replica.log_det_after, cell.configuration.cause, wall)
+        content = content_of(played, replica.updates, log_dets.__getitem__, cell.configuration.cause, wall)
         content["environment"] |= _environment(device)
         results.append(runs.Result(cell.id, Record.of(cell.id, cell.describe(), content)))
     return results

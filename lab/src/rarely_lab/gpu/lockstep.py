@@ -30,7 +30,7 @@ from rarely.extend import Array, ContextScale, IntArray, RewardScale
 from rarely.extend.provisional import CLIP, ROUNDED, TIE, BatchClock, state_of
 from rarely.worlds.protocol import Rounds
 from rarely_lab.engine.play import NEARLY
-from rarely_lab.gpu.replicas import Replica, Update, on_device, put
+from rarely_lab.gpu.linear import Replica, Update, on_device, put
 from rarely_lab.gpu.training import Samples, Theta, train
 
 BLOCK = 64

@@ -23,15 +23,15 @@ class Cell(Setup, runs.Cell):
     shared_field: ClassVar[str] = "problem"
 
     @property
-    def by_evidence(self) -> bool:
-        return self.configuration.kind == "default"
-
-    @property
-    def alike(self) -> Any:
-        kind, rounds = self.configuration.kind, self.rounds
-        if self.by_evidence:
-            return self.problem.name, self.configuration.batches, rounds
-        return self.problem.name, self.reading, kind if self.configuration.linear or kind == "neuralucb" else "", rounds
+    def together(self) -> tuple[str, Any]:
+        kind, linear = self.configuration.kind, self.configuration.linear
+        if kind == "default":
+            return "evidence", (self.problem.name, self.configuration.batches, self.rounds)
+        if self.problem.timed or self.reading == "code":
+            return "", None
+        alone = kind if linear or kind == "neuralucb" else ""
+        played_by = "linear" if linear else alone or "network"
+        return played_by, (self.problem.name, self.reading, alone, self.rounds)
 
     def describe(self) -> dict[str, Any]:
         # The world tells the source; B and log q are the configuration's, and T stands below.
@@ -56,7 +56,7 @@ class Cell(Setup, runs.Cell):
                 log_dets[t] = policy.log_det
 
         rounds = drawn(self.world(), self.seed, self.rounds)
-        if self.by_evidence:  # the same decisions in blocks, which take less time
+        if self.configuration.kind == "default":  # the same decisions in blocks, which take less time
             played = play(LibraryContestant(policy, sorted(noted)), rounds, watch=watch)
         else:
             played = play_policy(policy, rounds, watch)
@@ -66,17 +66,11 @@ class Cell(Setup, runs.Cell):
     def work(self) -> float:
         """Predict how long it takes."""
         rounds, problem, configuration = self.rounds, self.problem, self.configuration
-        selecting = 0.5e-3 * rounds
+        selecting, updates = 0.5e-3 * rounds, self.updates
         if configuration.linear or configuration.kind == "uniform":
             return selecting
-        updates = self.updates
-        if self.by_evidence:
-            return selecting + updates * (0.1 + 0.2 * rounds**2 / 4e6)
         if configuration.kind == "default":
-            return 4 * selecting + 0.1 * updates
-        if configuration.log_ratio is not None and updates == rounds:
-            # Without a budget log q decides: log det Z grows by about 2000 in such runs.
-            updates = min(rounds, round(2000 / configuration.log_ratio))
+            return selecting + updates * (0.1 + 0.2 * rounds**2 / 4e6)
         if self.reading == "code":
             return 2 * selecting + updates * problem.steps * 6e-5
         width = 10 if isinstance(problem.source, World) else 40
