@@ -40,9 +40,7 @@ File = Path | None
 def compare_command(
     problems: Annotated[Names, typer.Argument(help=PROBLEMS_HELP)] = None,
     policy: Annotated[Names, typer.Option(help=POLICIES_HELP)] = None,
-    budgets: Annotated[
-        str | None, typer.Option(help="Values of B, as 5,20,T; T is an update after every round.")
-    ] = None,
+    budgets: Annotated[str | None, typer.Option(help="Values of B, as 5,20,T; T updates after every round.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
     jobs: Jobs = None,
