@@ -25,7 +25,7 @@ from rarely.worlds import World
 from rarely_lab.reproduce.catalogue import GROWTH, PROBLEMS
 from rarely_lab.reproduce.report.claims import ESTIMANDS
 from rarely_lab.reproduce.report.figures import WIDTH
-from rarely_lab.reproduce.report.results import NEURAL, Comparison, Growth, growth
+from rarely_lab.reproduce.report.results import NEURAL, Comparison, Growth, by_preset, growth
 from rarely_lab.reproduce.report.tables import WORDS, short
 
 CONTEXTS = (500, 1000, 2000)
@@ -73,7 +73,7 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
 def few_updates(comparisons: Sequence[Comparison]) -> dict[PresetName, list[Growth]]:
     """Return the schemes that were played at several lengths in each preset, if NeuralUCB was among them."""
     lasting = [c for c in comparisons if c.problem in GROWTH]
-    schemes = {p: growth([c for c in lasting if c.preset == p]) for p in dict.fromkeys(c.preset for c in lasting)}
+    schemes = {preset: growth(mine) for preset, mine in by_preset(lasting).items()}
     return {preset: of for preset, of in schemes.items() if any(one.kind == NEURAL for one in of)}
 
 
@@ -97,17 +97,11 @@ def draw(schemes: Sequence[Growth], preset: PresetName) -> Figure:
     lengths = np.array([*sequential.series], float)
     own = dimensions("quadratic")
     plan = own[-1][2] * (lengths / own[-1][0]) ** exponent([(t, b) for t, _, b in own])
-    theory = (
-        ("T: NeuralUCB", lengths),
-        ("√T", np.sqrt(lengths)),
-        ("log₂ T", np.log2(lengths)),
-        ("B of Theorem 2", plan),
-    )
-    for (name, values), dash in zip(theory, ("solid", *DASHES), strict=True):
+    theory = {"T: NeuralUCB": lengths, "√T": np.sqrt(lengths), "log₂ T": np.log2(lengths), "B of Theorem 2": plan}
+    at: dict[str, Any] = {"xytext": (-2, 2), "textcoords": "offset points", "ha": "right", "fontsize": 6}
+    for (name, values), dash in zip(theory.items(), ("solid", *DASHES), strict=True):
         right.plot(lengths, values, color=INK, lw=0.8, ls=dash, alpha=0.8)
-        right.annotate(
-            name, (lengths[-1], values[-1]), xytext=(-2, 2), textcoords="offset points", ha="right", fontsize=6
-        )
+        right.annotate(name, (lengths[-1], values[-1]), **at)
     for axes, title in ((left, "mean regret ÷ NeuralUCB's"), (right, "versions")):
         axes.set(xscale="log", yscale="log", title=title)
         axes.set_xlabel("rounds T", fontsize=8)

@@ -27,7 +27,7 @@ from rarely.pages.svg import INK
 from rarely.runs.statistics import mean
 from rarely_lab.reproduce.catalogue import GROWTH
 from rarely_lab.reproduce.config import Kind
-from rarely_lab.reproduce.report.results import Comparison, Series
+from rarely_lab.reproduce.report.results import Comparison, Series, by_preset
 
 WIDTH = 5.2
 MIN_RUNS_FOR_BOX = 5
@@ -44,9 +44,7 @@ def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]
         for name, draw in (("box", box), ("scatter", scatter), ("curves", curves)):
             if name != "scatter" or c.has_times:
                 out[f"{c.problem}-{c.preset}-{name}"] = partial(draw, c)
-    for preset in dict.fromkeys(c.preset for c in plain):
-        out[f"frontier-{preset}"] = partial(frontier, [c for c in plain if c.preset == preset])
-    return out
+    return out | {f"frontier-{preset}": partial(frontier, mine) for preset, mine in by_preset(plain).items()}
 
 
 def box(comparison: Comparison) -> Figure:
@@ -61,16 +59,10 @@ def box(comparison: Comparison) -> Figure:
             axes.plot([s.regret.value] * 2, [row - 0.35, row + 0.35], color=INK, lw=1.1, ls=(0, (2.5, 1.5)))
     else:
         parts = axes.boxplot(
-            [s.regrets for s in series],
-            orientation="horizontal",
-            whis=(0, 100),
-            showmeans=True,
-            meanline=True,
-            widths=0.62,
-            patch_artist=True,
-            medianprops={"color": INK, "linewidth": 1.4},
+            [s.regrets for s in series], orientation="horizontal", whis=(0, 100), widths=0.62, patch_artist=True,
+            medianprops={"color": INK, "linewidth": 1.4}, showmeans=True, meanline=True,
             meanprops={"color": INK, "linewidth": 1.1, "linestyle": (0, (2.5, 1.5))},
-        )
+        )  # fmt: skip
         for patch, s in zip(parts["boxes"], series, strict=True):
             patch.set(facecolor=COLOURS[s.kind], alpha=0.3 if s.kind == "neuralucb" else 0.55)
     axes.set_yticks(range(1, len(series) + 1), [f"{s.label}  ({len(s.runs)})" for s in series], fontsize=7.5)

@@ -93,9 +93,8 @@ def write_report(
         pictures[name] = drawn(draw)
         write_file(out / "figures" / f"{name}.svg", pictures[name])
         progress(len(pictures), len(to_draw))
-    for stale in (out / "figures").glob("*.svg"):
-        if stale.stem not in pictures:
-            stale.unlink()
+    for stale in {*(out / "figures").glob("*.svg")} - {out / "figures" / f"{name}.svg" for name in pictures}:
+        stale.unlink()
     warnings = [*outdated(stored.records), *stored.warnings(place, "report")]
     write_file(out / "report.html", render_page(stored.records, comparisons, judged, pictures, warnings))
     if few_updates is not None:
@@ -178,7 +177,7 @@ def _notes(c: Comparison) -> list[str]:
         notes.append(f"Times are of {' with '.join(c.place)} loops; runs elsewhere, left aside: {len(aside)}.")
     if retried := sum(max(0, r.data["updates"]["attempts"] - len(r.updates)) for r in records):
         notes.append(f"Trainings were repeated with a smaller step {retried} times.")
-    if rejected := sum(series.rejected for series in c.series.values()):
+    if rejected := sum(len(r.data["updates"]["rejected"]) for r in records):
         notes.append(f"{rejected} updates failed training's own check; the version in use was kept.")
     return notes
 

@@ -14,11 +14,8 @@ from pathlib import Path
 
 from rarely.worlds.datasets import DATASETS
 from rarely_lab.reproduce.catalogue import GROWTH, PAPER
+from rarely_lab.reproduce.report import claims
 from rarely_lab.reproduce.report.claims import (
-    ALL,
-    ESTIMANDS,
-    GROWTH_PROBLEM,
-    MOST,
     VERY_CLOSE,
     Check,
     Claim,
@@ -27,9 +24,8 @@ from rarely_lab.reproduce.report.claims import (
     Judged,
     Measured,
     beside,
-    judge_claim,
 )
-from rarely_lab.reproduce.report.results import BEST_LINEAR, NEURAL, SLACK, Comparison, growth
+from rarely_lab.reproduce.report.results import BEST_LINEAR, NEURAL, SLACK, Comparison, by_preset, growth
 
 OTHER_LINEAR = ("linucb-fair", "linucb-intercept-best", "linucb-intercept-fair")
 TEN_TIMES = 10 / SLACK
@@ -139,7 +135,9 @@ CHECKS: dict[str, Callable[[ClaimChecker], list[Check]]] = {
 }
 _WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _EVERY = {
-    name: Claim(name, checks=CHECKS.get(name, lambda _: []), rule=MOST if name == "overall-1" else ALL, **words)
+    name: Claim(
+        name, checks=CHECKS.get(name, lambda _: []), rule=claims.MOST if name == "overall-1" else claims.ALL, **words
+    )
     for name, words in _WORDS.items()
 }
 OVERALL, SCALING = _EVERY["overall-1"], _EVERY["theory-1"]
@@ -150,25 +148,24 @@ CLAIMS = {base: [claim for name, claim in _EVERY.items() if name.startswith(f"{b
 def judge(comparisons: Iterable[Comparison]) -> list[Judged]:
     """Judge every claim on every problem and preset that was run, by means and by typical runs; overall ones first."""
     comparisons = list(comparisons)
-    return [one for estimand in ESTIMANDS for one in _judge(comparisons, estimand)]
+    return [one for estimand in claims.ESTIMANDS for one in _judge(comparisons, estimand)]
 
 
 def _judge(comparisons: Sequence[Comparison], estimand: Estimand) -> list[Judged]:
-    overall, scaling = list[Judged](), list[Judged]()
-    for preset in dict.fromkeys(c.preset for c in comparisons):
-        mine = [c for c in comparisons if c.preset == preset]
+    def judged(claim: Claim, problem: str, of: Sequence[Comparison], checks: Sequence[Check], idle: str = "") -> Judged:
+        rounds = max(c.rounds for c in of)
+        return claims.judge_claim(claim, problem, of[0].preset, rounds, checks, estimand, idle)
+
+    overall, each, scaling = list[Judged](), list[Judged](), list[Judged]()
+    for mine in by_preset(comparisons).values():
         if own := [c for c in mine if c.base in CLAIMS and c.base == c.problem]:
             checks = [check for c in own for check in OVERALL.checks(ClaimChecker(c, estimand))]
-            overall.append(judge_claim(OVERALL, "all", preset, max(c.rounds for c in own), checks, estimand, ""))
+            overall.append(judged(OVERALL, "all", own, checks))
         if lengths := [c for c in mine if c.problem in GROWTH]:
-            checks = growth_checks(lengths, estimand)
-            rounds = max(c.rounds for c in lengths)
-            scaling.append(judge_claim(SCALING, GROWTH_PROBLEM, preset, rounds, checks, estimand, ""))
-    each = [
-        judge_claim(claim, c.problem, c.preset, c.rounds, claim.checks(ClaimChecker(c, estimand)), estimand, c.idle)
-        for c in comparisons
-        for claim in CLAIMS.get(c.base, ())
-    ]
+            scaling.append(judged(SCALING, claims.GROWTH_PROBLEM, lengths, growth_checks(lengths, estimand)))
+    for c in comparisons:
+        checker = ClaimChecker(c, estimand)
+        each += [judged(claim, c.problem, [c], claim.checks(checker), c.idle) for claim in CLAIMS.get(c.base, ())]
     return overall + each + scaling
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -83,11 +84,6 @@ class Series:
         """Return the mean over runs of some number of a record."""
         return float(np.mean([value(record) for record in self.runs.values()]))
 
-    @property
-    def rejected(self) -> int:
-        """How many updates failed training's own check, over all runs."""
-        return sum(len(record.data["updates"]["rejected"]) for record in self.runs.values())
-
     def curves(self) -> tuple[Array, Array]:
         """Return the rounds that figures show, (m,), and the regret so far at each, (runs, m)."""
         points = [record.curve_points for record in self.runs.values()]
@@ -125,10 +121,6 @@ class Comparison:
 
     def of_kind(self, kind: Kind) -> list[Series]:
         return [series for series in self.series.values() if series.kind == kind]
-
-    @property
-    def seeds(self) -> list[int]:
-        return sorted({seed for series in self.series.values() for seed in series.runs})
 
     @cached_property
     def place(self) -> tuple[str, str]:
@@ -178,14 +170,22 @@ class Comparison:
         return all(own and own == other for own, other in each)
 
 
+def by_preset(some: Iterable[Any]) -> dict[PresetName, list[Any]]:
+    """Return comparisons, or judged claims, by their presets."""
+    presets: dict[PresetName, list[Any]] = {}
+    for one in some:
+        presets.setdefault(one.preset, []).append(one)
+    return presets
+
+
 def compare(records: Iterable[Record]) -> list[Comparison]:
     """Group records by problem and preset, in the catalogue's order."""
     problems: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         problems[record.problem].append(record)
-    comparisons, order = [], list(PROBLEMS)
-    for problem in sorted(problems, key=lambda name: order.index(name) if name in order else len(order)):
-        its_records, first = problems[problem], problems[problem][0]
+    comparisons, order = list[Comparison](), [*PROBLEMS, *problems]
+    for problem, its_records in sorted(problems.items(), key=lambda item: order.index(item[0])):
+        first = its_records[0]
         table = first.data["asked"]["world"].get("view") is not None
         played = {record.reading for record in its_records}
         views = {preset: VIEWS[preset] if table else "raw" for preset in PRESETS}

@@ -12,7 +12,7 @@ from rarely.runs.statistics import CONFIDENCE, IntervalEstimate, ratios, ratios_
 from rarely_lab.reproduce.catalogue import GROWTH, PAPER
 from rarely_lab.reproduce.config import PRESETS, Kind
 from rarely_lab.reproduce.report.claims import ESTIMANDS, HELD, Decided, Estimand, Judged, Verdict
-from rarely_lab.reproduce.report.results import NEURAL, Comparison, Series, growth
+from rarely_lab.reproduce.report.results import NEURAL, Comparison, Series, by_preset, growth
 
 WITH_INTERCEPT = "LinUCB + 1, best"
 FEW: dict[Kind, str] = {"fixed": "on a fixed grid", "adaptive": "by the determinant rule"}
@@ -30,8 +30,8 @@ def sentences(judged: Sequence[Judged], comparisons: Sequence[Comparison] = ()) 
     """Return the headline: what few updates cost, how many claims hold in each preset, and which do or fail in all."""
     own = [j for j in judged if not j.second_reading] or list(judged)
     counts = []
-    for preset in dict.fromkeys(j.preset for j in own):
-        of = {e: [j for j in own if j.preset == preset and j.estimand == e] for e in ESTIMANDS}
+    for preset, mine in by_preset(own).items():
+        of = {e: [j for j in mine if j.estimand == e] for e in ESTIMANDS}
         each = "; ".join(f"by {WORDS[e]} {tally(some)}" for e, some in of.items())
         counts.append(f"Preset {preset}, of {sum(j.claim.kind == 'claim' for j in of['mean'])} claims: {each}.")
     return [*_cost_of_few(comparisons), *counts, _common(own, HELD, "hold"), _common(own, ("does not hold",), "fail")]
@@ -40,18 +40,15 @@ def sentences(judged: Sequence[Judged], comparisons: Sequence[Comparison] = ()) 
 def _cost_of_few(comparisons: Sequence[Comparison]) -> list[str]:
     """Say what the smallest budgets cost beside sequential NeuralUCB, in the mean of each of the paper's problems."""
     told = []
-    for preset in dict.fromkeys(c.preset for c in comparisons if c.problem in PAPER and NEURAL in c.series):
+    for preset, mine in by_preset(c for c in comparisons if c.problem in PAPER and NEURAL in c.series).items():
         parts = []
         for kind, words in FEW.items():
             costs = []
-            for c in comparisons:
-                some = [s for s in c.of_kind(kind) if c.problem in PAPER and c.preset == preset]
+            for c in mine:
+                some = c.of_kind(kind)
                 few = [s for s in some if s.configuration.batches == min(s.configuration.batches or 0 for s in some)]
-                if few and NEURAL in c.series:
-                    middle = few[len(few) // 2]
-                    costs.append(
-                        (ratios_of_means(*c.paired("regret", middle, c.series[NEURAL])).interval().value, c.problem)
-                    )
+                for middle in few[len(few) // 2 :][:1]:
+                    costs.append((ratio_of_means(*c.paired("regret", middle, c.series[NEURAL])).value, c.problem))
             if costs:
                 (low, one), (high, other) = min(costs), max(costs)
                 parts.append(f"{low:.2g} ({one}) to {high:.2g} times ({other}) {words}")
@@ -65,11 +62,9 @@ def _cost_of_few(comparisons: Sequence[Comparison]) -> list[str]:
 
 def _common(judged: Sequence[Judged], verdicts: Sequence[Verdict], verb: str) -> str:
     """Name the claims with one of these verdicts in every reading that was judged, by means and by typical runs."""
-    names: dict[str, list[Judged]] = {}
-    for j in judged:
-        if j.claim.kind == "claim":
-            names.setdefault(j.claim.id, []).append(j)
-    agreed = [of for of in names.values() if {j.verdict for j in of} <= {*verdicts}]
+    claimed = [j for j in judged if j.claim.kind == "claim"]
+    names = [[j for j in claimed if j.claim.id == name] for name in dict.fromkeys(j.claim.id for j in claimed)]
+    agreed = [of for of in names if {j.verdict for j in of} <= {*verdicts}]
     presets = {j.preset for j in judged}
     every = "in every reading" if len(presets) > 1 else f"in {', '.join(presets)}"
     if not agreed:
@@ -89,16 +84,17 @@ def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
     """Return how many runs and series there are of each problem in each preset."""
     body = []
     for c in comparisons:
+        runs = {seed for series in c.series.values() for seed in series.runs}
         sequential = len(c.series[NEURAL].runs) if NEURAL in c.series else 0
-        body.append([c.problem, c.preset, str(c.rounds), str(len(c.seeds)), str(sequential), str(len(c.series))])
+        body.append([c.problem, c.preset, *map(str, (c.rounds, len(runs), sequential, len(c.series)))])
     return Grid(["problem", "preset", "rounds T", "runs", "runs of NeuralUCB", "series"], body, numbers=2)
 
 
 def growing(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
     """Return for each preset with several lengths the exponents of every scheme, and its versions at each T."""
     out: dict[str, Grid] = {}
-    for preset in dict.fromkeys(c.preset for c in comparisons if c.problem in GROWTH):
-        schemes = growth([c for c in comparisons if c.problem in GROWTH and c.preset == preset])
+    for preset, mine in by_preset(c for c in comparisons if c.problem in GROWTH).items():
+        schemes = growth(mine)
         times = sorted({t for scheme in schemes for t in scheme.series})
         body = []
         for one in schemes:
@@ -122,9 +118,8 @@ def results(c: Comparison) -> Grid:
         pair = f" (λ {s.configuration.ridge:g}, β {s.configuration.beta:g})" if s.name.endswith("-best") else ""
         sd = "" if math.isnan(s.deviation) else f" ± {s.deviation:.0f}"
         right = s.mean_of(lambda record: record.data["right"])
-        clock, faster = c.timed(s), math.nan
-        if sequential is not None:
-            faster = ratios(*c.paired("seconds", sequential, s)).interval().value
+        clock = c.timed(s)
+        faster = ratios(*c.paired("seconds", sequential, s)).interval().value if sequential else math.nan
         memory = max((int(record.data["peak_memory"]) for record in clock.runs.values()), default=0)
         typical, bad = math.exp(s.mean_of(lambda record: math.log(max(record.regret, 1e-9)))), s.disasters
         many = f"{100 * bad.value:.3g} [{100 * bad.low:.3g}, {100 * bad.high:.3g}]" if bad.runs else "—"
@@ -134,17 +129,10 @@ def results(c: Comparison) -> Grid:
         size = [f"{s.mean_of(lambda record: record.log_det):.0f}", f"{memory / 2**20:.0f}" if memory else "—"]
         body.append([s.label + pair, *earned, *took, *size])
     head = [
-        "configuration",
-        "runs",
-        "mean regret ± sd",
-        "typical",
-        "bad runs, %",
-        "best arm",
-        "updates",
-        "selecting, s",
-        "training, s",
-    ]
-    return Grid([*head, "faster than NeuralUCB", "log det", "MiB"], body, numbers=1)
+        "configuration", "runs", "mean regret ± sd", "typical", "bad runs, %", "best arm", "updates", "selecting, s",
+        "training, s", "faster than NeuralUCB", "log det", "MiB",
+    ]  # fmt: skip
+    return Grid(head, body, numbers=1)
 
 
 Verdicts = dict[Estimand, Judged]
@@ -170,8 +158,8 @@ def claims_grid(judged: Sequence[Judged]) -> Grid:
     rows = claims(judged)
     presets = list(rows[0][2]) if rows else []
     body = []
-    for name, says, by_preset in rows:
-        told = (". ".join(f"{mark}: {text}" for _, mark, text in lines(by)) or "—" for by in by_preset.values())
+    for name, says, by_each in rows:
+        told = (". ".join(f"{mark}: {text}" for _, mark, text in lines(by)) or "—" for by in by_each.values())
         body.append([name, says, *told])
     return Grid(["claim", "the paper, in other words", *presets], body, numbers=len(presets) + 2)
 
@@ -203,13 +191,11 @@ def behind(*same: Judged) -> str:
 
 def _numbers(one: Judged) -> str:
     """Return the decisive comparison in words."""
-    decisive = one.decisive
-    if decisive is None:
+    if (decisive := one.decisive) is None:
         return "no check applies" if one.checks else "not run"
     part = decisive.part or decisive.check.parts[0]
     how = next((f", {word}" for word in ("reversed", "smaller than claimed") if word in decisive.note), "")
-    asked = f", asked {part.needs}" if part.needs else ""
-    return f"{part.what}: {_number(one)}{asked}{how}"
+    return f"{part.what}: {_number(one)}{', asked ' if part.needs else ''}{part.needs}{how}"
 
 
 def _number(one: Judged) -> str:
