@@ -23,14 +23,7 @@ from rarely.golden import Families, Family, Life, Trace, Watched, nudged
 from rarely.golden.policies import Line
 from rarely_lab.compare.contestant import Task
 from rarely_lab.compare.package_rivals import BayesianContestant, BoostedTrees, RegressorContestant, VowpalContestant
-from rarely_lab.compare.policies import (
-    ADAPTERS,
-    EXPLORATIONS,
-    MODELS,
-    PAIRS,
-    POLICIES,
-    REGRESSORS,
-)
+from rarely_lab.compare.policies import ADAPTERS, EXPLORATIONS, MODELS, PAIRS, POLICIES, REGRESSORS
 from rarely_lab.compare.problems import find_problem
 from rarely_lab.engine.play import LibraryContestant, play
 
@@ -39,44 +32,19 @@ ROUNDS, BATCHES = 40, 3
 PROBLEMS = ("cosine", "wheel", "two-sided+delay", "cosine+drift")
 """Problems with rows in blocks, with late rewards and with drift."""
 OF_MODEL = {
-    "default": "default",
-    "greedy": "default",
-    "neuralts": "neural-ts",
-    "neurallinear": "neural-linear",
-    "neuralepsilon": "neural-epsilon",
-    "linucb": "linucb",
-    "lints": "lints",
-    "kernelucb": "kernel-ucb",
-}
+    "default": "default", "greedy": "default", "neuralts": "neural-ts", "neurallinear": "neural-linear",
+    "neuralepsilon": "neural-epsilon", "linucb": "linucb", "lints": "lints", "kernelucb": "kernel-ucb",
+}  # fmt: skip
 """The policy's own family."""
 SEEDS = {
-    "default/cosine": 5,
-    "default/cosine+drift": 5,
-    "neuralts/cosine": 8,
-    "neuralts/cosine+drift": 8,
-    "neuralts@trigger/cosine": 1,
-    "default@trigger/cosine": 1,
-    "default@loglog/cosine": 1,
-    "greedy/cosine": 1,
-    "neuralts/wheel": 2,
-    "neuralts/two-sided+delay": 3,
-    "neuralts@loglog/cosine": 1,
-    "neurallinear/wheel": 1,
-    "neuralepsilon/wheel": 8,
-    "linucb/wheel": 1,
-    "linucb@trigger/cosine": 2,
-    "lints/cosine": 1,
-    "lints/cosine+drift": 1,
-    "lints@trigger/cosine": 4,
-    "kernelucb/cosine": 1,
-    "kernelucb/two-sided+delay": 6,
-    "kernelucb/cosine+drift": 1,
-    "kernelucb@trigger/cosine": 1,
-    "kernelucb@loglog/cosine": 1,
-    "line/wheel": 7,
-    "line-bootstrap/cosine": 1,
-    "line-bootstrap/cosine+drift": 1,
-}
+    "default/cosine": 5, "default/cosine+drift": 5, "default@trigger/cosine": 1, "default@loglog/cosine": 1,
+    "greedy/cosine": 1, "neuralts/cosine": 8, "neuralts/cosine+drift": 8, "neuralts/wheel": 2,
+    "neuralts/two-sided+delay": 3, "neuralts@trigger/cosine": 1, "neuralts@loglog/cosine": 1,
+    "neurallinear/wheel": 1, "neuralepsilon/wheel": 8, "linucb/wheel": 1, "linucb@trigger/cosine": 2,
+    "lints/cosine": 1, "lints/cosine+drift": 1, "lints@trigger/cosine": 4, "kernelucb/cosine": 1,
+    "kernelucb/two-sided+delay": 6, "kernelucb/cosine+drift": 1, "kernelucb@trigger/cosine": 1,
+    "kernelucb@loglog/cosine": 1, "line/wheel": 7, "line-bootstrap/cosine": 1, "line-bootstrap/cosine+drift": 1,
+}  # fmt: skip
 """Seeds by life, which leave every choice a clear margin; 0 where none is given."""
 
 

@@ -39,37 +39,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rarely import (
-    BatchNeuralUCB,
-    DeterminantTrigger,
-    EveryRound,
-    FixedGrid,
-    GeometricGrid,
-    LinTS,
-    LinUCB,
-    LogLogGrid,
-    Mixture,
-    NeuralEpsilonGreedy,
-    NeuralLinear,
-    NeuralTS,
-    Paced,
-    Policy,
-    Schedule,
-)
+import rarely
+from rarely import Policy, Schedule
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.theory.kernel_ucb import KernelUCB
+from rarely_lab.compare import package_rivals as packages
 from rarely_lab.compare.contestant import AtEnds, Task
 from rarely_lab.compare.linear_rivals import BLCE, DesignElimination
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
-from rarely_lab.compare.package_rivals import (
-    EPSILON,
-    ArmwiseBayesian,
-    BayesianContestant,
-    BoostedTrees,
-    RegressorContestant,
-    VowpalContestant,
-)
 from rarely_lab.engine.play import Contestant, LibraryContestant
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
@@ -101,13 +79,13 @@ def _of(kind: Callable[..., Policy], **settings: Any) -> MakePolicy:
 
 
 MODELS: dict[str, MakePolicy] = {
-    "default": _of(BatchNeuralUCB),
-    "neuralts": _of(NeuralTS),
-    "neurallinear": _of(NeuralLinear),
-    "neuralepsilon": _of(NeuralEpsilonGreedy),
-    "greedy": _of(BatchNeuralUCB, beta=0.0),
-    "linucb": _of(LinUCB),
-    "lints": _of(LinTS),
+    "default": _of(rarely.BatchNeuralUCB),
+    "neuralts": _of(rarely.NeuralTS),
+    "neurallinear": _of(rarely.NeuralLinear),
+    "neuralepsilon": _of(rarely.NeuralEpsilonGreedy),
+    "greedy": _of(rarely.BatchNeuralUCB, beta=0.0),
+    "linucb": _of(rarely.LinUCB),
+    "lints": _of(rarely.LinTS),
     "kernelucb": _of(KernelUCB),
 }
 """Each with its defaults; `greedy` is the default policy without bonuses."""
@@ -115,33 +93,28 @@ BY_EVIDENCE = ("default", "neuralts", "neuralepsilon", "greedy")
 """Those that choose kernels by evidence."""
 RIDGES, BETAS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0), (1e-5, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 PAIRS: dict[str, MakePolicy] = {
-    f"linucb-{ridge:g}-{beta:g}": _of(LinUCB, ridge=ridge, beta=beta)
-    for ridge, beta in itertools.product(
-        (0.001, 0.01, 0.1, 1.0, 10.0, 100.0), (1e-5, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
-    )
+    f"linucb-{ridge:g}-{beta:g}": _of(rarely.LinUCB, ridge=ridge, beta=beta)
+    for ridge, beta in itertools.product(RIDGES, BETAS)
     if (ridge, beta) != (1.0, 1.0)
 }
 """LinUCB with other pairs λ, β: those of the paper's grid, and beyond its edges, where the best often lay."""
 GRIDS: dict[str, Callable[[int, int], Schedule]] = {
-    "paced": Paced,
-    "fixed": FixedGrid,
-    "geometric": GeometricGrid,
-    "loglog": LogLogGrid,
-}
+    "paced": rarely.Paced, "fixed": rarely.FixedGrid, "geometric": rarely.GeometricGrid, "loglog": rarely.LogLogGrid
+}  # fmt: skip
 SCHEDULES = (*GRIDS, "trigger")
 
 
 def _under(model: str, name: str, task: Task) -> LibraryContestant:
     if task.sequential:  # with B = T all schedules are the same
-        schedule: Schedule = EveryRound()
+        schedule: Schedule = rarely.EveryRound()
     elif name in GRIDS:
         schedule = GRIDS[name](task.horizon, task.batches)
     else:
         # log q is a B-th of what log det Z grows by over the contexts of another run, without any reward.
         assert task.pilot is not None
-        pilot = MODELS[model](task, DeterminantTrigger(log_ratio=math.inf))
+        pilot = MODELS[model](task, rarely.DeterminantTrigger(log_ratio=math.inf))
         pilot.select(task.pilot())
-        schedule = DeterminantTrigger(task.horizon, task.batches, max(float(pilot.log_det), 1e-9) / task.batches)
+        schedule = rarely.DeterminantTrigger(task.horizon, task.batches, max(float(pilot.log_det), 1e-9) / task.batches)
     return LibraryContestant((MODELS | PAIRS)[model](task, schedule))
 
 
@@ -156,33 +129,32 @@ REGRESSORS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 """The module, the class and the settings of each."""
 EXPLORATIONS: dict[str, dict[str, Any]] = {
-    "": {"members": 1, "exploration": Mixture(EPSILON)},
+    "": {"members": 1, "exploration": rarely.Mixture(packages.EPSILON)},
     "-bootstrap": {"members": 10, "prior": 0},
 }
+_REGRESSORS = {
+    name + suffix: (
+        partial(packages.RegressorContestant, regressor=regressor, settings=settings),
+        regressor[0].partition(".")[0],
+    )
+    for (name, regressor), (suffix, settings) in itertools.product(REGRESSORS.items(), EXPLORATIONS.items())
+}
+_REFIT = partial(packages.VowpalContestant, exploration=f"--epsilon {packages.EPSILON} --interactions xx", refits=True)
+_EMPIRICAL_BAYES = partial(packages.BayesianContestant, learner=("EmpiricalBayesNormalRegressor", {}))
 ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
-    **{
-        name + suffix: (
-            partial(RegressorContestant, regressor=regressor, settings=settings),
-            regressor[0].partition(".")[0],
-        )
-        for name, regressor in REGRESSORS.items()
-        for suffix, settings in EXPLORATIONS.items()
-    },
-    "vowpal": (VowpalContestant, "vowpalwabbit"),
-    "vowpal-squarecb": (partial(VowpalContestant, exploration="--squarecb"), "vowpalwabbit"),
-    "vowpal-refit": (
-        partial(VowpalContestant, exploration=f"--epsilon {EPSILON} --interactions xx", refits=True),
-        "vowpalwabbit",
-    ),
-    "bayesianbandits": (BayesianContestant, "bayesianbandits"),
-    "bayesianbandits-arms": (ArmwiseBayesian, "bayesianbandits"),
-    "bayesianbandits-eb": (
-        partial(BayesianContestant, learner=("EmpiricalBayesNormalRegressor", {})),
+    **_REGRESSORS,
+    "vowpal": (packages.VowpalContestant, "vowpalwabbit"),
+    "vowpal-squarecb": (partial(packages.VowpalContestant, exploration="--squarecb"), "vowpalwabbit"),
+    "vowpal-refit": (_REFIT, "vowpalwabbit"),
+    "bayesianbandits": (packages.BayesianContestant, "bayesianbandits"),
+    "bayesianbandits-arms": (packages.ArmwiseBayesian, "bayesianbandits"),
+    "bayesianbandits-eb": (_EMPIRICAL_BAYES, "bayesianbandits"),
+    "bayesianbandits-ids": (
+        partial(packages.BayesianContestant, policy="InformationDirectedSampling"),
         "bayesianbandits",
     ),
-    "bayesianbandits-ids": (partial(BayesianContestant, policy="InformationDirectedSampling"), "bayesianbandits"),
-    "boosting-greedy": (partial(BoostedTrees, falcon=False), "sklearn"),
-    "boosting-falcon": (partial(BoostedTrees, falcon=True), "sklearn"),
+    "boosting-greedy": (partial(packages.BoostedTrees, falcon=False), "sklearn"),
+    "boosting-falcon": (partial(packages.BoostedTrees, falcon=True), "sklearn"),
     "blce": (BLCE, ""),
     "elimination-design": (DesignElimination, ""),
     "neuralucb-uclaml": (AuthorsNeuralUCB, ""),

@@ -21,24 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rarely.extend import Array, Candidates, Factors, Proposal
-from rarely.extend.provisional import (
-    ARITHMETIC,
-    CLOSE,
-    EDGE,
-    EPSILON,
-    JUDGED,
-    MOST,
-    NAMES,
-    Arithmetic,
-    Grams,
-    KernelDual,
-    Memory,
-    System,
-    Views,
-    announce_rounding,
-    cholesky,
-)
+from rarely.extend import Array
+from rarely.extend import provisional as core
+from rarely.extend.provisional import MOST, NAMES, Factors, Grams, KernelDual, System, Views
 from rarely_lab.gpu.together import compute, run_together
 
 LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED = range(len(NAMES))
@@ -94,7 +79,7 @@ def packed(factors: Factors) -> Array:
 
 def _tangent(a: Tensor, b: Tensor, cosine: Tensor) -> Tensor:
     """Return the tangent kernel of unit vectors, whose products are known, over half its gain."""
-    close = cosine.abs() > 1 - CLOSE
+    close = cosine.abs() > 1 - core.CLOSE
     cosine = cosine.clamp(-1.0, 1.0)
     kept = 1 - torch.arccos(cosine) / math.pi
     bent = (cosine * kept + (1 - cosine.square()).sqrt() / math.pi).clamp(max=1.0)
@@ -120,7 +105,9 @@ class _Grams(Grams):
         self.given, self.wanted, self.times = (views, wanted, divisors, times), list(wanted), times
         self.on_device: Tensor = compute("grams", views, divisors)
 
-    def misfits(self, weights: Array, memory: Memory, trust: Array, target: Array, ridges: Array, *walk: Any) -> Pair:
+    def misfits(
+        self, weights: Array, memory: core.Memory, trust: Array, target: Array, ridges: Array, *walk: Any
+    ) -> Pair:
         asked = weights, memory, trust, target, ridges
         return compute("misfits", self, *asked) or Grams(*self.given).misfits(*asked)
 
@@ -132,7 +119,7 @@ class _System(System):
         return compute("solved", self.points, self.scale, target, noise) or super().solved(target, noise)
 
 
-class _Arithmetic(Arithmetic):
+class _Arithmetic(core.Arithmetic):
     """What a run asks for; where a matrix is not positive definite to rounding, the core's own code mends it."""
 
     grams, system = _Grams, _System
@@ -174,23 +161,23 @@ class DeviceDual(KernelDual, by_name=False):
     def block(self) -> int:
         return MOST if not self.rounds else super().block()
 
-    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
+    def measure(self, factors: Factors, *, running: bool = False) -> core.Candidates:
         rows = self.rounds if running else self.frozen_rounds
         if not rows:
             return super().measure(factors, running=running)
         left, inner, self._solved = compute("measured", self, factors, rows)
         self._measured += 1
         norms = factors.squared_norms
-        announce_rounding(left, norms)
+        core.announce_rounding(left, norms)
         known = np.vstack((inner, np.arange(len(norms)), np.full(len(norms), self._measured)))
-        return Candidates(factors, np.maximum(left, 0.0) / self.ridge, known, norms / self.ridge)
+        return core.Candidates(factors, np.maximum(left, 0.0) / self.ridge, known, norms / self.ridge)
 
-    def cross(self, one: Candidates, others: Candidates) -> Array:
+    def cross(self, one: core.Candidates, others: core.Candidates) -> Array:
         if one.solved is None or others.solved is None:
             return super().cross(one, others)
         return np.asarray(one.solved[others.solved[-2].astype(np.int64), 0] / self.ridge)
 
-    def propose(self, chosen: Candidates) -> Proposal:
+    def propose(self, chosen: core.Candidates) -> core.Proposal:
         factors, solved, growth = chosen.factors, None, None
         kept: tuple[Tensor | None, Array | None] = None, None
         if self.rounds >= MOST:
@@ -208,12 +195,12 @@ class DeviceDual(KernelDual, by_name=False):
         if growth is None:
             corner = corner if self.rounds else self.inner(factors, factors)
             corner.flat[:: len(factors) + 1] += self.ridge
-            lower, jitters = cholesky(corner, factors.squared_norms + self.ridge)
+            lower, jitters = core.cholesky(corner, factors.squared_norms + self.ridge)
             self._factor.jitters += jitters
             growth, kept = 2 * np.log(lower.diagonal()) - math.log(self.ridge), (solved, lower)
-        return Proposal(factors, self.log_det + growth.cumsum(), kept)
+        return core.Proposal(factors, self.log_det + growth.cumsum(), kept)
 
-    def accept(self, proposal: Proposal, count: int) -> None:
+    def accept(self, proposal: core.Proposal, count: int) -> None:
         if not count or proposal.kept is None:
             return
         (solved, lower), factors = proposal.kept, proposal.factors[:count]
@@ -451,7 +438,7 @@ class Device:
         matrices.diagonal(dim1=1, dim2=2).add_(torch.where(inside, noise, 1.0))
         before = matrices.diagonal(dim1=1, dim2=2)
         lower, info = torch.linalg.cholesky_ex(matrices)
-        pivots = lower.diagonal(dim1=1, dim2=2).square() > EPSILON * before
+        pivots = lower.diagonal(dim1=1, dim2=2).square() > core.EPSILON * before
         return lower, ((info == 0) & pivots.all(1)).cpu().numpy()
 
 
@@ -462,9 +449,9 @@ _SIDES: tuple[Callable[[Any], Array], ...] = (attrgetter("unit"), attrgetter("no
 def _slopes(u: Tensor, norms: Tensor, coefficients: Tensor) -> Tensor:
     """Return the gradients of Σ coefficients·τ(·, u) at every u, without that of the constant, (R, n, d)."""
     cosine = (u @ u.mT).clamp(-1.0, 1.0)
-    sine, angle = (1 - cosine.square()).clamp(min=EDGE**2).sqrt(), math.pi - torch.arccos(cosine)
+    sine, angle = (1 - cosine.square()).clamp(min=core.EDGE**2).sqrt(), math.pi - torch.arccos(cosine)
     value = (2 * cosine * angle + sine) / (2 * math.pi)
-    slope = torch.where(cosine > 1 - EDGE, 0.0, (2 * angle + cosine / sine) / (2 * math.pi))
+    slope = torch.where(cosine > 1 - core.EDGE, 0.0, (2 * angle + cosine / sine) / (2 * math.pi))
     scaled = (coefficients * norms)[:, None]
     along = (scaled * (value - slope * cosine)).sum(-1, keepdim=True)
     return (along * u + (scaled * slope) @ u)[..., :-1]
@@ -480,9 +467,9 @@ def _in_parts(function: Callable[[Any], list[Any]], calls: list[Any]) -> list[An
 def _numbers(call: tuple[Any, ...]) -> int:
     """Return about how many numbers a call makes on the device."""
     lengths = [each.rounds if isinstance(each, DeviceDual) else len(each) for each in call if hasattr(each, "__len__")]
-    return 6 * max([*lengths, JUDGED]) ** 2
+    return 6 * max([*lengths, core.JUDGED]) ** 2
 
 
-def _with_arithmetic(arithmetic: Arithmetic, work: Callable[[], Any]) -> Any:
-    ARITHMETIC.set(arithmetic)  # of this thread
+def _with_arithmetic(arithmetic: core.Arithmetic, work: Callable[[], Any]) -> Any:
+    core.ARITHMETIC.set(arithmetic)  # of this thread
     return work()
