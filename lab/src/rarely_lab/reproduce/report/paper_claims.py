@@ -164,8 +164,8 @@ def _judge(comparisons: Sequence[Comparison], estimand: Estimand) -> list[Judged
         if lengths := [c for c in mine if c.problem in GROWTH]:
             scaling.append(judged(SCALING, claims.GROWTH_PROBLEM, lengths, growth_checks(lengths, estimand)))
     for c in comparisons:
-        checker = ClaimChecker(c, estimand)
-        each += [judged(claim, c.problem, [c], claim.checks(checker), c.idle) for claim in CLAIMS.get(c.base, ())]
+        for claim in CLAIMS.get(c.base, ()):
+            each.append(judged(claim, c.problem, [c], claim.checks(ClaimChecker(c, estimand)), c.idle))
     return overall + each + scaling
 
 
