@@ -21,8 +21,17 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from rarely.errors import InvalidInput
-from rarely.runs.sealed_json import LARGEST_FILE, Malformed, read_json, reason_of, sealed_text
-from rarely.runs.writing import lock_folder, make_folder, write_file, writing
+from rarely.runs.files import (
+    LARGEST_FILE,
+    Malformed,
+    lock_folder,
+    make_folder,
+    read_json,
+    reason_of,
+    sealed_text,
+    write_file,
+    writing,
+)
 from rarely_lab.engine.cell import Cell, Result
 from rarely_lab.engine.executors import Executor
 from rarely_lab.engine.record import MixedRecords, Record, Refusal, check_id, identity

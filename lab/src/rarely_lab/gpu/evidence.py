@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rarely.extend import Array
+from rarely.extend import Array, Candidates, Factors, Proposal
 from rarely.extend import provisional as core
-from rarely.extend.provisional import MOST, NAMES, Factors, Grams, KernelDual, System, Views
+from rarely.extend.provisional import MOST, NAMES, Grams, KernelDual, System, Views
 from rarely_lab.gpu.together import compute, run_together
 
 LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED = range(len(NAMES))
@@ -161,7 +161,7 @@ class DeviceDual(KernelDual, by_name=False):
     def block(self) -> int:
         return MOST if not self.rounds else super().block()
 
-    def measure(self, factors: Factors, *, running: bool = False) -> core.Candidates:
+    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         rows = self.rounds if running else self.frozen_rounds
         if not rows:
             return super().measure(factors, running=running)
@@ -170,14 +170,14 @@ class DeviceDual(KernelDual, by_name=False):
         norms = factors.squared_norms
         core.announce_rounding(left, norms)
         known = np.vstack((inner, np.arange(len(norms)), np.full(len(norms), self._measured)))
-        return core.Candidates(factors, np.maximum(left, 0.0) / self.ridge, known, norms / self.ridge)
+        return Candidates(factors, np.maximum(left, 0.0) / self.ridge, known, norms / self.ridge)
 
-    def cross(self, one: core.Candidates, others: core.Candidates) -> Array:
+    def cross(self, one: Candidates, others: Candidates) -> Array:
         if one.solved is None or others.solved is None:
             return super().cross(one, others)
         return np.asarray(one.solved[others.solved[-2].astype(np.int64), 0] / self.ridge)
 
-    def propose(self, chosen: core.Candidates) -> core.Proposal:
+    def propose(self, chosen: Candidates) -> Proposal:
         factors, solved, growth = chosen.factors, None, None
         kept: tuple[Tensor | None, Array | None] = None, None
         if self.rounds >= MOST:
@@ -198,9 +198,9 @@ class DeviceDual(KernelDual, by_name=False):
             lower, jitters = core.cholesky(corner, factors.squared_norms + self.ridge)
             self._factor.jitters += jitters
             growth, kept = 2 * np.log(lower.diagonal()) - math.log(self.ridge), (solved, lower)
-        return core.Proposal(factors, self.log_det + growth.cumsum(), kept)
+        return Proposal(factors, self.log_det + growth.cumsum(), kept)
 
-    def accept(self, proposal: core.Proposal, count: int) -> None:
+    def accept(self, proposal: Proposal, count: int) -> None:
         if not count or proposal.kept is None:
             return
         (solved, lower), factors = proposal.kept, proposal.factors[:count]

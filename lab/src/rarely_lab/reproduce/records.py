@@ -20,8 +20,8 @@ import numpy as np
 
 from rarely.errors import InvalidInput
 from rarely.extend import Array
-from rarely.runs.provenance import describe, peak_memory
-from rarely.runs.sealed_json import DIGEST, check_digest
+from rarely.runs.files import DIGEST, check_digest
+from rarely.runs.machine import describe, peak_memory
 from rarely_lab.engine.play import Played
 from rarely_lab.engine.record import FORMAT, MixedRecords, PolicyRecord, Stored, identity
 from rarely_lab.engine.store import Store as AnyStore

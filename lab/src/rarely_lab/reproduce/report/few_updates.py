@@ -39,10 +39,8 @@ def costs(scheme: Growth, sequential: Growth) -> list[Point]:
     for rounds, series in scheme.series.items():
         other = sequential.series[rounds]
         seeds = sorted(series.runs.keys() & other.runs.keys())
-        own, beside = ([s.runs[seed].regret for seed in seeds] for s in (series, other))
-        out.append(
-            (rounds, {"mean": ratios_of_means(own, beside).interval(), "typical": ratios(own, beside).interval()})
-        )
+        pair = [[s.runs[seed].regret for seed in seeds] for s in (series, other)]
+        out.append((rounds, {"mean": ratios_of_means(*pair).interval(), "typical": ratios(*pair).interval()}))
     return out
 
 

@@ -15,7 +15,7 @@ from rarely.errors import RarelyError
 from rarely.pages.figures import drawn
 from rarely.pages.page import render
 from rarely.pages.svg import inline
-from rarely.runs.writing import make_folder, write_text
+from rarely.runs.files import make_folder, write_file
 from rarely_lab.engine.record import Refusal, describe_records, outdated
 from rarely_lab.engine.store import pack, read_records
 from rarely_lab.reproduce.catalogue import GROWTH

@@ -48,7 +48,8 @@ def _cost_of_few(comparisons: Sequence[Comparison]) -> list[str]:
                 some = c.of_kind(kind)
                 few = [s for s in some if s.configuration.batches == min(s.configuration.batches or 0 for s in some)]
                 for middle in few[len(few) // 2 :][:1]:
-                    costs.append((ratio_of_means(*c.paired("regret", middle, c.series[NEURAL])).value, c.problem))
+                    sample = ratios_of_means(*c.paired("regret", middle, c.series[NEURAL]))
+                    costs.append((sample.interval().value, c.problem))
             if costs:
                 (low, one), (high, other) = min(costs), max(costs)
                 parts.append(f"{low:.2g} ({one}) to {high:.2g} times ({other}) {words}")
