@@ -11,7 +11,6 @@ in its metrics; a key that was revoked since still works then.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -23,9 +22,10 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field
@@ -137,13 +137,12 @@ class KeyFile:
                 return ()
             raise InvalidInput(f"{self.path} is gone. Put it back, or make keys: rarely keys add.") from None
         except PermissionError as error:
-            says = (
-                f"{self.path} cannot be read by this user. Give it back to the service's user: chown USER {self.path}."
-            )
-            raise InvalidInput(says) from error
+            advice = f"Give it back to the service's user: chown USER {self.path}."
+            raise InvalidInput(f"{self.path} cannot be read by this user. {advice}") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            says = f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
-            raise InvalidInput(says) from error
+            raise InvalidInput(
+                f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
+            ) from error
 
     def charge(self, key: Key | None, calls: int, *, admit: bool = False) -> None:
         """Count calls against the rate of a key; with `admit`, before a body is read, refuse them if it is used up."""
@@ -159,11 +158,11 @@ class KeyFile:
     def find(self, secret: str, now: float | None = None) -> Key | None:
         """Return the valid key with this secret; None if there is none."""
         hash, now = _hash(secret), time.time() if now is None else now
-        matching = None
-        for key in self.all() or (Key("", DUMMY, (), 0.0),):  # all of them, so that the time tells nothing
-            if hmac.compare_digest(hash, key.hash) and key.is_valid(now):
-                matching = key
-        return matching
+        keys = self.all() or (Key("", DUMMY, (), 0.0),)
+        same = [
+            key for key in keys if hmac.compare_digest(hash, key.hash)
+        ]  # all of them, so that the time tells nothing
+        return next((key for key in same if key.is_valid(now)), None)
 
     def add(
         self,
@@ -204,9 +203,8 @@ class KeyFile:
                 f"{self.path} belongs to another user, who could not read what this one writes; nothing was changed. "
                 "Run the command as its owner, or as root."
             )
-        rows: list[dict[str, Any]] = [asdict(key) for key in keys]
         with replacing(self.path, 0o600) as file:
-            file.write(json.dumps({"keys": rows}, indent=2).encode())
+            file.write(json.dumps({"keys": [asdict(key) for key in keys]}, indent=2).encode())
         self._seen, self._keys = None, tuple(keys)
 
 
@@ -221,12 +219,9 @@ def _hash(secret: str) -> str:
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach an address."""
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    with suppress(ValueError):
+        return host.lower().rstrip(".") == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    return False
 
 
 def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | None = None) -> Key | None:
@@ -258,20 +253,17 @@ def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | N
 
 @lru_cache
 def _names_loopback(host: str) -> bool:
-    try:
+    with suppress(ValueError):  # an invalid name, such as "["
         return is_loopback(urlsplit(f"//{host}").hostname or "")
-    except ValueError:  # an invalid name, such as "["
-        return False
+    return False
 
 
 def _secret(header: str) -> str | None:
     """Return the key in an Authorization header: Bearer, or the password of Basic, which browsers can send."""
     kind, _, value = header.partition(" ")
-    if kind.lower() == "bearer" and value.strip():
-        return value.strip()
-    if kind.lower() == "basic":
-        try:
+    if kind.lower() == "bearer":
+        return value.strip() or None
+    with suppress(ValueError):  # binascii.Error is one, too
+        if kind.lower() == "basic":
             return base64.b64decode(value, validate=True).decode().partition(":")[2] or None
-        except (binascii.Error, ValueError):
-            return None
     return None

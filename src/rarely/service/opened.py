@@ -86,7 +86,7 @@ class Trainer:
         with self._changed:
             self._closing = True
             if self._child is not None:
-                self._child.kill()
+                self._child.kill()  # which does nothing to one that has ended
             self._changed.notify()
         self._thread.join(KILL_TIMEOUT)
         if self._thread.is_alive():
@@ -100,25 +100,24 @@ class Trainer:
                     rested = time.monotonic() >= self._not_before
                     if self._wanted is None and self._automatic and rested and self._study.due:
                         self._wanted = {"actor": "service", "reason": "the schedule ended the batch"}
-                if self._closing:
+                if self._closing or self._wanted is None:
                     return
                 wanted, self._wanted, self.under_way = self._wanted, None, True
-            assert wanted is not None
             self._train(wanted)
 
     def _train(self, wanted: dict[str, Any]) -> None:
-        begun, outcome, study, self.last_error = time.monotonic(), "failed", self._study, ""
-        LOG.info("training of study %r for %r: %s", study.name, wanted["actor"], wanted["reason"] or "no reason given")
+        begun, outcome, name, self.last_error = time.monotonic(), "failed", self._study.name, ""
+        LOG.info("training of study %r for %r: %s", name, wanted["actor"], wanted["reason"] or "no reason given")
         try:
             outcome = self._update(**wanted)
-            status = self._watched(Study.status)
-            LOG.info("training of study %r: %s; version %d is in use", study.name, outcome, status.version)
+            version = self._watched(Study.status).version
+            LOG.info("training of study %r: %s; version %d is in use", name, outcome, version)
         except EXPECTED as error:
             outcome, self.last_error = "not now", str(error)
-            LOG.info("no training of study %r now: %s", self._study.name, error)
+            LOG.info("no training of study %r now: %s", name, error)
         except Exception as error:
             self.last_error = str(error)
-            LOG.exception("a training of study %r failed", self._study.name)
+            LOG.exception("a training of study %r failed", name)
         finally:
             self.seconds = time.monotonic() - begun
             if outcome in ("failed", "not now", "rejected"):
@@ -128,8 +127,7 @@ class Trainer:
                 self.under_way = False
 
     def _update(self, *, force: bool = False, actor: str, reason: str) -> str:
-        begun = time.monotonic()
-        study = self._study
+        begun, study = time.monotonic(), self._study
         job = self._watched(Study.begin_update, force=force, actor=actor, reason=reason)
         try:
             with study.renewed(job):
@@ -155,18 +153,13 @@ class Trainer:
                 self._child = child
                 if self._closing:
                     child.kill()
-            try:
-                made, said = child.communicate(pickle.dumps(job, protocol=5))
-            finally:
-                with self._changed:
-                    self._child = None
+            made, said = child.communicate(pickle.dumps(job, protocol=5))
         if child.returncode != 0:
             output = said.decode(errors="replace").strip()[-2000:] or "it printed nothing"
             raise StudyError(f"the training process ended with code {child.returncode}: {output}.")
-        result = pickle.loads(made)
+        result: Trained | RarelyError = pickle.loads(made)
         if isinstance(result, RarelyError):
             raise result
-        assert isinstance(result, Trained)
         return result
 
 
@@ -215,7 +208,6 @@ class OpenedStudy:
             raise
 
     async def call(self, work: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
-        """Do some work with the study in another thread."""
         return await run_in_threadpool(self.watched, work, *arguments, **options)
 
     @property
@@ -240,9 +232,9 @@ class OpenedStudy:
             except RarelyError:
                 return False
             self.failure = ""
-            self.meters.count("rarely_reconnects_total")
-            LOG.warning("study %r works again", self.study.name)
-            return True
+        self.meters.count("rarely_reconnects_total")
+        LOG.warning("study %r works again", self.study.name)
+        return True
 
     def status(self) -> Status:
         """Return the state of the study, at most a second old."""
@@ -342,7 +334,6 @@ class OpenedStudies:
 
     @property
     def starting(self) -> bool:
-        """Whether studies are still being opened since the start."""
         return self._starter is not None and self._starter.is_alive()
 
     def opened(self, name: str) -> OpenedStudy | None:
@@ -396,7 +387,6 @@ class OpenedStudies:
             self.opening.discard(name)
 
     def all(self) -> list[OpenedStudy]:
-        """Return the studies that are open."""
         return [opened for name in list(self._opened) if (opened := self.opened(name)) is not None]
 
     def close(self) -> None:

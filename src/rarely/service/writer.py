@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from rarely.extend.checks import check_positive, check_whole
 from rarely.service.bodies import Refusal
@@ -73,8 +73,7 @@ class ServiceLimits:
 Call = Request | Tell  # a request or a reward; its actor is the caller
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """The calls of one HTTP request, and the future that awaits their answers."""
 
     calls: Sequence[Call]
@@ -114,8 +113,7 @@ class Writer:
 
         The future holds an answer, receipt or error for each call, after the commit.
         """
-        future = asyncio.get_running_loop().create_future()
-        ticket = Ticket(calls, future, time.monotonic())
+        ticket = Ticket(calls, asyncio.get_running_loop().create_future(), time.monotonic())
         with self._changed:
             if self._closing:
                 raise Refusal(503, "the service is stopping; repeat the request elsewhere or later.", "Stopping")
@@ -149,8 +147,7 @@ class Writer:
                 time.sleep(self._limits.gather)
             tickets = self._take()
             answers, futures = self._answers(tickets), [ticket.future for ticket in tickets]
-            self._answering = None
-            loop = futures[0].get_loop()
+            self._answering, loop = None, futures[0].get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_resolve, futures, answers)
 
@@ -197,9 +194,5 @@ class Writer:
 
 def _resolve(futures: list[asyncio.Future[Any]], answers: list[Any]) -> None:
     for future, answer in zip(futures, answers, strict=True):
-        if future.done():  # the caller has disconnected; the decision is on record
-            continue
-        if isinstance(answer, BaseException):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
+        if not future.done():  # else the caller has disconnected; the decision is on record
+            (future.set_exception if isinstance(answer, BaseException) else future.set_result)(answer)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rarely.extend import Array, BoolArray
+from rarely.extend import Array
 from rarely.extend.checks import is_whole, shown
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.runs.files import plain_json
@@ -33,11 +33,11 @@ from rarely.study.audit import records
 from rarely.study.boundaries import Final
 from rarely.study.effects import Outcomes, Scores, Summary, scores_of
 from rarely.study.errors import ApprovalNeeded, InvalidStudy
-from rarely.study.events import Body, Event, check_text
+from rarely.study.events import Body, Event, EventKind, check_text
 from rarely.study.looks import EVERYTHING, Cut, Look, Outlook
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Session
-from rarely.study.settings import StudySettings, check_part
+from rarely.study.settings import check_part
 from rarely.study.tell import OVERRIDE, rewards_to_learn
 
 MAX_PAIRED = 10  # arms up to which every pair is compared; of more, each with the control arm only
@@ -45,6 +45,14 @@ IMBALANCE = 0.1  # standardised difference that counts as an imbalance, if chanc
 TENTHS = 10  # parts of the rounds over which the allocation is shown
 TIPPING = 1e-3  # to which a tipping point is found
 Arms = tuple[int, ...]  # the arm of a mean, or an arm and the one that it is compared with
+
+
+LEVELS = {
+    "holm": "registered comparisons hold together by closed testing (Holm's shares at every look), and so do the "
+    "intervals of their looks",
+    "ordered": "registered comparisons hold together, since each waits for the one before it",
+    "each": "registered comparisons do not hold together, each has this level by itself",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,156 +238,104 @@ def analyse(
     session: Session, *, plan: AnalysisPlan | None = None, control: str | None = None, as_of: Any = None
 ) -> Analysis:
     """Analyse the trial on record; see `Study.analysis`."""
-    return examine(session, seq_of(session, as_of), plan=plan, control=control)[0]
-
-
-def examine(
-    session: Session,
-    last: int,
-    *,
-    plan: AnalysisPlan | None = None,
-    control: str | None = None,
-    taking: float | None = None,
-) -> tuple[Analysis, dict[str, list[Cut]]]:
-    """Return the analysis up to an event, and the cuts of each effect; the last one is new if a look is `taking` place.
-
-    `taking` is the share of the planned information that the look uses.
-    """
-    settings = session.settings
-    names, chosen = settings.arms, settings.control if control is None else control
-    if names is None or len(names) < 2 or (chosen is not None and chosen not in names):
-        raise InvalidStudy(
-            f"an analysis needs two or more arms with names, and a control arm among them; got {names!r}, {control!r}."
-        )
-    check_part("plan", plan, AnalysisPlan, NoneType)
-    outcomes, stages = outcomes_of(session, last)
-    count = len(outcomes.arms)
-    _check_chances(outcomes, names)
-    used = plan or settings.plan or AnalysisPlan(max(count, 2), looks=1, comparisons="each")
-    events = [event for event in session.specials() if event.seq <= last]
-    looks = looks_on_record(events) if used == settings.plan and chosen == settings.control else []
-    if taking is not None:
-        looks.append(Recorded(0, count, taking, {}))
-    trial = _Trial(session, events, outcomes, stages, used, chosen, looks)
-    effects, cuts, parts = trial.effects()
-    made = Analysis(
-        study=session.name,
-        plan=used,
-        decisions=count,
-        rewards=int((~np.isnan(outcomes.rewards)).sum()),
-        means=tuple(effect for effect in effects if not effect.against),
-        contrasts=tuple(effect for effect in effects if effect.against),
-        stages=tuple(parts),
-        balance=tuple(_balance(outcomes, names, settings)),
-        protocol=_protocol(events[0], session.row.budget),
-        deviations=tuple(_deviations(events, settings, used, control, count)),
-        notes=(),
-        flow=tuple(_flow(outcomes, names, events)),
-        patients=tuple(
-            (column, tuple(float(x[stages == stage].mean()) for stage in dict.fromkeys(stages.tolist())))
-            for column, x in _columns(outcomes, names, shared=settings.shared > 0).items()
-        ),
-        acts=tuple(_acts(events, names)),
-        allocation=tuple(
-            (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist()))
-            for part in np.array_split(np.arange(count), min(TENTHS, count) or 1)
-            if len(part)
-        ),
-        time=trial.time,
-        ended=trial.ended,
-    )
-    made = replace(made, notes=(*_notes(made, settings, names), *_overrun(session, events, last)))
-    said = (*made.deviations, *_stopped_without_reason(made), *_left_out(session, events, last))
-    return replace(made, deviations=said), cuts
-
-
-def _flow(
-    outcomes: Outcomes, names: Sequence[str], events: Sequence[Event]
-) -> Iterator[tuple[str, int, int, int, int | None, float]]:
-    closed = {event.content["arm"]: event.content["round"] for event in events if event.kind == "close"}
-    for arm, name in enumerate(names):
-        rewards = outcomes.rewards[outcomes.arms == arm]
-        known = rewards[~np.isnan(rewards)]
-        plain = float(known.mean()) if len(known) else math.nan
-        yield name, len(rewards), len(known), len(rewards) - len(known), closed.get(arm), plain
-
-
-def _acts(events: Sequence[Event], names: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield what people did: looks that were taken, and what was closed."""
-    for event in events:
-        content, when = event.content, datetime.fromtimestamp(event.time / 1e6, UTC)
-        if event.kind == "look":
-            advice = "; ".join(each.partition(";")[0].partition(" (")[0] for each in content["advice"])
-            what = f"look {content['number']} after decision {content['round']}" + (f": {advice}" if advice else "")
-        elif event.kind == "close":
-            what = "enrolment" if content["arm"] is None else f"arm {names[content['arm']]}"
-            what = f"closed {what} after decision {content['round']}, approved by {content['approved_by']}"
-        else:
-            continue
-        yield f"{when:%Y-%m-%d}", event.actor, what, event.reason
-
-
-def seq_of(session: Session, as_of: Any) -> int:
-    """Return the last event of a day or a moment, given as text or `datetime`; or an event by its number."""
-    last = session.last_seq()
-    if as_of is None:
-        return last
-    if is_whole(as_of) and 1 <= as_of <= last:
-        return int(as_of)
-    try:
-        moment = as_of if isinstance(as_of, datetime) else datetime.fromisoformat(as_of)
-    except (TypeError, ValueError):
-        raise InvalidStudy(
-            f"as_of must be a day or a moment such as '2026-11-18', or an event from 1 to {last}; got {shown(as_of)}."
-        ) from None
-    if isinstance(as_of, str) and len(as_of) <= len("2026-11-18"):
-        moment += timedelta(days=1, microseconds=-1)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    with session.reading() as tables:
-        found = tables.last_until(round(moment.timestamp() * 1e6), last)
-    if not found:
-        raise InvalidStudy(f"the study began after {as_of}: nothing was on record then.")
-    return found
-
-
-def looks_on_record(events: Sequence[Event]) -> list[Recorded]:
-    """Return the looks that were taken, in order."""
-    return [
-        Recorded(event.seq, event.content["round"], event.content["fraction"], Body(event.content["effects"]))
-        for event in events
-        if event.kind == "look"
-    ]
+    return _Trial(session, seq_of(session, as_of), plan, control).analysis()[0]
 
 
 class _Trial:
-    """The parts of an analysis in progress."""
+    """A trial as of an event, and the parts of its analysis."""
 
     def __init__(
-        self,
-        session: Session,
-        events: Sequence[Event],
-        outcomes: Outcomes,
-        stages: Array,
-        plan: AnalysisPlan,
-        control: str | None,
-        looks: Sequence[Recorded],
+        self, session: Session, last: int, plan: AnalysisPlan | None = None, control: str | None = None
     ) -> None:
-        self._settings, self._outcomes, self._plan, self._looks = session.settings, outcomes, plan, looks
-        self._names, self._control = session.settings.arms or (), control
-        self._q = statistics.predict_rewards(outcomes)
-        exploration = events[0].content["settings"].get("exploration") or {}
-        self._epsilon = float(exploration.get("epsilon", 0.0))
-        self._parts: dict[str, BoolArray] = {name: stages == name for name in dict.fromkeys(stages.tolist())}
-        shut = [event.content["arm"] for event in events if event.kind == "close"]
-        self._closed, self.time = {arm for arm in shut if arm is not None}, events[-1].time
-        final = looks[-1].fraction >= 1 if looks else len(outcomes.arms) >= plan.rounds
-        self.ended, self._closing = final or None in shut, planned.with_overrun if None in shut else planned.looks_of
+        settings, names = session.settings, session.settings.arms
+        chosen = settings.control if control is None else control
+        if names is None or len(names) < 2 or (chosen is not None and chosen not in names):
+            raise InvalidStudy(
+                f"an analysis needs two or more arms with names, and a control arm among them; got {names!r}, "
+                f"{control!r}."
+            )
+        check_part("plan", plan, AnalysisPlan, NoneType)
+        self._session, self._last, self._settings = session, last, settings
+        self._names, self._control = names, chosen
+        self._outcomes, self._stages = outcomes_of(session, last)
+        self._check_chances()
+        self._count, self._missing = len(self._outcomes.arms), np.isnan(self._outcomes.rewards)
+        self._plan = plan or settings.plan or AnalysisPlan(max(self._count, 2), looks=1, comparisons="each")
+        self._events = [event for event in session.specials() if event.seq <= last]
+        planned_so = self._plan == settings.plan and chosen == settings.control
+        self._looks = [
+            Recorded(event.seq, event.content["round"], event.content["fraction"], Body(event.content["effects"]))
+            for event in (self._of("look") if planned_so else ())
+        ]
+        self._closed = {event.content["arm"]: event for event in self._of("close")}  # None: enrolment
+        self._q = statistics.predict_rewards(self._outcomes)
 
-    def effects(self) -> tuple[list[Effect], dict[str, list[Cut]], list[StageEffect]]:
+    def _of(self, kind: EventKind) -> list[Event]:
+        return [event for event in self._events if event.kind == kind]
+
+    def _check_chances(self) -> None:
+        """Refuse rounds in which an available arm could not be drawn: they say nothing about it."""
+        never = self._outcomes.present & (self._outcomes.chances <= 0)
+        if not never.any():
+            return
+        round, arm = (int(place) for place in np.argwhere(never)[0])
+        raise InvalidStudy(
+            f"an analysis needs a probability above 0 of every available arm; arm {self._names[arm]!r} had 0 in "
+            f"{int(never[:, arm].sum())} of {len(never)} decisions, the first in round {round + 1}, so its rewards "
+            "there have no inverse probability. Create the study with stages=[Stage('main', least=0.05)], or its "
+            "policy with exploration=Mixture(0.1)."
+        )
+
+    def take_look(self, whole: bool) -> float:
+        """Add a look with what is known now, and return the share of the planned information that it uses."""
+        # All error is left to the look after all planned patients: a stop before must not choose where it is spent.
+        fraction = 1.0 if whole else min(int((~self._missing).sum()) / self._plan.rounds, 1.0)
+        self._looks.append(Recorded(0, self._count, fraction, {}))
+        return fraction
+
+    @property
+    def _ended(self) -> bool:
+        final = self._looks[-1].fraction >= 1 if self._looks else self._count >= self._plan.rounds
+        return final or None in self._closed
+
+    def analysis(self) -> tuple[Analysis, dict[str, list[Cut]]]:
+        """Return the analysis, and the cuts of each effect."""
+        effects, cuts, parts = self._effects()
+        outcomes, stages, control = self._outcomes, self._stages, self._settings.control
+        made = Analysis(
+            study=self._session.name,
+            plan=self._plan,
+            decisions=self._count,
+            rewards=int((~self._missing).sum()),
+            means=tuple(effect for effect in effects if not effect.against),
+            contrasts=tuple(effect for effect in effects if effect.against),
+            stages=tuple(parts),
+            balance=tuple(sorted(self._balance(control), key=lambda row: -abs(row.weighted))),
+            protocol=self._protocol(),
+            deviations=(),
+            notes=(),
+            flow=tuple(self._flow()),
+            patients=tuple(
+                (column, tuple(float(x[stages == stage].mean()) for stage in dict.fromkeys(stages.tolist())))
+                for column, x in self._columns().items()
+            ),
+            acts=tuple(self._acts()),
+            allocation=tuple(
+                (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist()))
+                for part in np.array_split(np.arange(self._count), min(TENTHS, self._count) or 1)
+                if len(part)
+            ),
+            time=self._events[-1].time,
+            ended=self._ended,
+        )
+        made = replace(made, notes=tuple(self._notes(made)))
+        return replace(made, deviations=(*self._deviations(), *self._at_the_end(made), *self._left_out())), cuts
+
+    def _effects(self) -> tuple[list[Effect], dict[str, list[Cut]], list[StageEffect]]:
         """Return all effects, the cuts of each, and those of stages and subgroups."""
         effects: list[Effect] = []
         parts: list[StageEffect] = []
-        pairs = _targets(self._names, self._control)
+        pairs = self._targets(self._control)
         scores = {arms: scores_of(self._outcomes, self._q, *arms) for arms in pairs}
         cuts = {arms: self._cuts(arms, scores[arms]) for arms in pairs}
         compared = [arms for arms in pairs if len(arms) > 1 and self._registered(arms)]
@@ -398,6 +354,15 @@ class _Trial:
             effects[place] = replace(effects[place], adjusted=p)
         return effects, {self._name(arms): each for arms, each in cuts.items()}, parts
 
+    def _targets(self, control: str | None) -> list[Arms]:
+        """Return the arms, then the pairs: first those with the control arm."""
+        arms = range(len(self._names))
+        base = None if control is None else self._names.index(control)
+        pairs = [] if base is None else [(arm, base) for arm in arms if arm != base]
+        if len(arms) <= MAX_PAIRED:
+            pairs += [(arm, other) for other in arms for arm in arms if arm > other and base not in (arm, other)]
+        return [*((arm,) for arm in arms), *pairs]
+
     def _name(self, arms: Arms) -> str:
         return " − ".join(self._names[arm] for arm in arms)
 
@@ -413,13 +378,13 @@ class _Trial:
         return [Cut(each.round, each.fraction, read_summary(summary)) for each, summary in found]
 
     def _effect(self, arms: Arms, scores: Scores, cuts: Sequence[Cut], alpha: float) -> Effect:
-        outcomes, names, limit = self._outcomes, self._names, limit_of(self._settings, self._epsilon, arms)
+        outcomes, names, limit = self._outcomes, self._names, self._limit(arms)
         count, error = len(outcomes.arms), 1 - self._plan.level
         summary = scores.until(count)
         span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
         within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
-        found = self._closing(cuts, self._plan, alpha, within)
-        looks = self._as_taken(self._name(arms), found, scores, within)
+        looks_of = planned.with_overrun if None in self._closed else planned.looks_of
+        looks = self._as_taken(self._name(arms), looks_of(cuts, self._plan, alpha, within), scores, within)
         exact, shift = EVERYTHING, 0.0 if len(arms) > 1 else within[0]
         if limit > 0 and math.isfinite(span):
             low, high = statistics.exact_interval(scores.values - shift, span, limit, error)
@@ -430,7 +395,7 @@ class _Trial:
         bound = cut(self._bound(arms, looks[-1]) if looks else EVERYTHING, within)
         title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", self._registered(arms))
         figures = (*title, tuple(looks), *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
-        return Effect(*figures, level=1 - alpha, closed=not self._closed.isdisjoint(arms))
+        return Effect(*figures, level=1 - alpha, closed=any(arm in self._closed for arm in arms))
 
     def _as_taken(self, name: str, looks: Sequence[Look], scores: Scores, within: Range) -> list[Look]:
         """Return looks with the numbers on record, and what later outcomes would have made of them."""
@@ -449,7 +414,7 @@ class _Trial:
 
     def _said(self, arms: Arms, effect: Effect, shown: int | None, alpha: float) -> dict[str, Any]:
         """Return what is said of a registered comparison besides: what it showed, may show, and shows at the end."""
-        over = self.ended or effect.closed
+        over = self._ended or effect.closed
         said: dict[str, Any] = {"shown": shown}
         said["outlook"] = None if over else planned.outlook_of(effect.looks, self._plan, alpha)
         said["final"] = planned.final_of(effect.looks, alpha) if over else None
@@ -495,7 +460,7 @@ class _Trial:
     def _by_part(self, arms: Arms, scores: Scores, effect: Effect) -> Iterator[StageEffect]:
         """Yield the effect within each stage and each registered subgroup."""
         there, z = self._outcomes.present[:, arms].all(axis=1), deviations(self._plan.level)
-        parts = dict(self._parts)
+        parts = {name: self._stages == name for name in dict.fromkeys(self._stages.tolist())}
         for name, (column, least, below) in (self._plan.subgroups or {}).items():
             x = self._outcomes.covariates[:, arms[0], column]
             inside = np.ones(len(x), np.bool_) if least is None else x >= least
@@ -504,8 +469,207 @@ class _Trial:
             kept = inside[scores.rounds]
             rows = {name: getattr(scores, name)[kept] for name in scores._fields[:-1]}
             found = scores._replace(**rows).until(len(inside))
-            lacking = int((inside & there & np.isnan(self._outcomes.rewards)).sum())
+            lacking = int((inside & there & self._missing).sum())
             yield StageEffect(part, effect.name, found.rounds, lacking, found.estimate, *found.interval(z))
+
+    def _limit(self, arms: Arms) -> float:
+        """Return the minimal probability of all of these arms that stages and exploration guarantee; 0 if none."""
+        names, least = self._names, 1.0
+        exploration = self._events[0].content["settings"].get("exploration") or {}
+        for stage in self._settings.stages:
+            limits = stage.limits(names)
+            each = [limits] * len(names) if isinstance(limits, float) else list(limits)
+            share = (1 - min(sum(each), 1.0)) * float(exploration.get("epsilon", 0.0)) / len(names)
+            least = min(least, 1 / len(names) if stage.burn_in else min(each[arm] + share for arm in arms))
+        return least
+
+    # --- patients
+
+    def _flow(self) -> Iterator[tuple[str, int, int, int, int | None, float]]:
+        closed = {arm: event.content["round"] for arm, event in self._closed.items()}
+        for arm, name in enumerate(self._names):
+            rewards = self._outcomes.rewards[self._outcomes.arms == arm]
+            known = rewards[~np.isnan(rewards)]
+            plain = float(known.mean()) if len(known) else math.nan
+            yield name, len(rewards), len(known), len(rewards) - len(known), closed.get(arm), plain
+
+    def _balance(self, control: str | None) -> Iterator[Imbalance]:
+        outcomes, columns = self._outcomes, self._columns()
+        inverse = 1 / outcomes.chances[np.arange(self._count), outcomes.arms]
+        for arms in self._targets(control)[len(self._names) :]:
+            both = outcomes.present[:, arms].all(axis=1)
+            pair = [np.flatnonzero(both & (outcomes.arms == each)) for each in arms]
+            if min(map(len, pair)) < 2:
+                continue
+            chance = deviations(0.95) * math.sqrt(sum(1 / effective(inverse[each]) for each in pair))
+            for name, x in columns.items():
+                spread = float(x.std())
+                raw = float(x[pair[0]].mean() - x[pair[1]].mean()) / spread
+                means = [float(np.average(x[each], weights=inverse[each])) for each in pair]
+                yield Imbalance(name, self._name(arms), raw, (means[0] - means[1]) / spread, chance)
+
+    def _columns(self) -> dict[str, Array]:
+        """Return the covariates that vary and differ from one another, by name: one that arms share counts once."""
+        columns: dict[bytes, tuple[str, Array]] = {}
+        covariates, shared = self._outcomes.covariates, self._settings.shared > 0
+        n, count, width = covariates.shape
+        for column in range(width):
+            for arm in range(1 if shared else count):
+                x = covariates[:, arm, column]
+                if n and x.std() > 1e-12 * (1 + np.abs(x).max()):
+                    same = shared or (covariates[:, :, column] == x[:, None]).all()
+                    name = f"x{column}" if same else f"x{column} of {self._names[arm]}"
+                    columns.setdefault(np.ascontiguousarray(x).tobytes(), (name, x))
+        return dict(columns.values())
+
+    # --- what was registered, and what deviated
+
+    def _protocol(self) -> dict[str, str]:
+        """Return what the first event of the record fixed as text, the settings of the study one by one."""
+        first = self._events[0]
+        content = first.content
+        fixed = content["study"] | {
+            "policy": content["policy"],
+            "budget": self._session.row.budget,
+            "first_event": first.hash,
+        }
+        fixed |= {name: content["settings"].get(name) for name in ("schedule", "seed")}
+        return {
+            name: each if isinstance(each, str) else json.dumps(each)
+            for name, each in fixed.items()
+            if each is not None
+        }
+
+    def _acts(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield what people did: looks that were taken, and what was closed."""
+        for event in self._events:
+            content, when = event.content, datetime.fromtimestamp(event.time / 1e6, UTC)
+            if event.kind == "look":
+                advice = "; ".join(each.partition(";")[0].partition(" (")[0] for each in content["advice"])
+                what = f"look {content['number']} after decision {content['round']}" + (f": {advice}" if advice else "")
+            elif event.kind == "close":
+                what = "enrolment" if content["arm"] is None else f"arm {self._names[content['arm']]}"
+                what = f"closed {what} after decision {content['round']}, approved by {content['approved_by']}"
+            else:
+                continue
+            yield f"{when:%Y-%m-%d}", event.actor, what, event.reason
+
+    def _deviations(self) -> Iterator[str]:
+        settings, plan, control, decisions = self._settings, self._plan, self._control, self._count
+        if settings.plan is None:
+            yield (
+                "The study was created without a plan of analysis: looks, spending and level were chosen for this one."
+            )
+        elif plan != settings.plan:
+            yield f"The registered plan is {settings.plan!r}; this analysis uses {plan!r}."
+        if control != settings.control:
+            yield f"The registered control arm is {settings.control!r}; this analysis uses {control!r}."
+        if decisions > plan.rounds:
+            after = decisions - plan.rounds
+            yield f"{after} decisions came after the last planned look; only anytime intervals use them."
+        looks = self._of("look")
+        for event, before in zip(looks, [None, *looks], strict=False):
+            last = 0 if before is None else before.content["number"]
+            missed = [str(at) for at in plan.at[last : event.content["number"] - 1]]
+            if missed:
+                at = ", ".join(missed)
+                yield f"The look planned after decision {at} was not taken; its error went to the next one."
+            fell = [name for name, row in event.content["effects"].items() if row["fell"]]
+            if fell:
+                yield f"The information about {', '.join(fell)} fell before event {event.seq}: taken as equal."
+        schedule = self._events[0].content["settings"].get("schedule") or {}
+        while "schedule" in schedule:
+            schedule = schedule["schedule"]
+        planned = schedule["rounds"] if schedule.get("kind") == "AtRounds" else None
+        yield from (sentence for event in self._events if (sentence := _deviation(event, planned)))
+
+    def _at_the_end(self, made: Analysis) -> Iterator[str]:
+        """Say if enrolment was closed although no boundary was crossed, of efficacy or of futility."""
+        shown = any(effect.shown is not None for effect in made.contrasts if effect.registered and effect.looks)
+        if made.ended and made.decisions < made.plan.rounds and not shown:
+            yield (
+                "Enrolment was closed before the last planned look, and no boundary was crossed: p-values and "
+                "intervals in the order of stages hold if the reason was not in the outcomes."
+            )
+
+    def _left_out(self) -> Iterator[str]:
+        """Say how many patients were given another arm than the one drawn, and which outcomes do not count."""
+        with self._session.reading() as tables:
+            quarantined, late = (tables.of_kind(kind, 0, self._last) for kind in ("quarantine", "late reward"))
+        given = [event for event in quarantined if event.why == OVERRIDE]
+        if given:
+            patients = len({event.ref for event in given})
+            yield f"{patients} patients were given another arm than was drawn; estimates leave their outcomes out."
+        closed = {arm: event.seq for arm, event in self._closed.items()}
+        after = {e.ref for e in given if closed.get(e.content.get("arm"), self._last) < e.content["decided"]}
+        if after:
+            yield f"{len(after)} outcomes are of an arm that had been closed before their patients came."
+        others = Counter(event.why for event in quarantined if event.why != OVERRIDE)
+        others |= {"later than its window": len(late)} if late else {}
+        for why, count in others.items():
+            yield f"{count} outcomes that came do not count ({why})."
+
+    def _notes(self, made: Analysis) -> Iterator[str]:
+        yield (
+            f"The level is {made.plan.level:g}: all looks of one effect hold together, and "
+            f"{LEVELS[made.plan.comparisons]}; means, exploratory comparisons, stages and subgroups have it by "
+            "themselves. Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of "
+            "rounds. A trend that arms share does no harm; if their difference moves, estimates are its mean over the "
+            "rounds as they are weighed. All suppose that rewards are not missing for a reason that depends on the "
+            "arm; the bound does not."
+        )
+        looks = [look for effect in made.contrasts for look in effect.looks]
+        if looks and self._settings.plan is not None and not any(look.event for look in looks):
+            yield "No look is on record: those shown are computed from what is known now. Take each with study.look."
+        if made.plan is not self._settings.plan and self._settings.plan is None and len(made.plan.at) == 1:
+            once = "holds only if this is the only time that the trial is looked at."
+            yield f"Without a plan the interval of the look {once}"
+        if any(math.isinf(effect.exact_low) for effect in made.means):
+            yield "Exact intervals and bounds need RewardRule(least=…, most=…), and a limit: Stage(least=…) or Mixture."
+        few = [effect.name for effect in (*made.means, *made.contrasts) if effect.effective < reports.FEW]
+        if few:
+            least = f"Fewer than {reports.FEW} rounds tell the variance, and intervals are wide or rough, of:"
+            yield f"{least} {', '.join(few)}."
+        if len(self._names) > MAX_PAIRED:
+            yield f"With more than {MAX_PAIRED} arms each is compared with the control arm only, control=."
+        wrong = [row for row in made.balance if abs(row.weighted) > max(IMBALANCE, 1.5 * row.chance)]
+        if wrong:
+            worst = wrong[0]
+            yield (
+                f"{len(wrong)} covariates differ between arms by more than chance explains, most {worst.covariate} of "
+                f"{worst.arms} by {worst.weighted:.2f} standard deviations: check that answers were followed."
+            )
+        closed = self._closed.get(None)
+        with self._session.reading() as tables:
+            late = 0 if closed is None else len(tables.of_kind("reward", closed.seq, self._last))
+        if late:
+            yield (
+                f"{late} outcomes came after enrolment was closed (overrunning). The final look has them, and replaces "
+                "the one at which the trial was stopped in the order of stages (Whitehead, 1992)."
+            )
+
+
+def seq_of(session: Session, as_of: Any) -> int:
+    """Return the last event of a day or a moment, given as text or `datetime`; or an event by its number."""
+    last = session.last_seq()
+    if as_of is None:
+        return last
+    if is_whole(as_of) and 1 <= as_of <= last:
+        return int(as_of)
+    try:
+        moment = as_of if isinstance(as_of, datetime) else datetime.fromisoformat(as_of)
+    except (TypeError, ValueError):
+        raise InvalidStudy(
+            f"as_of must be a day or a moment such as '2026-11-18', or an event from 1 to {last}; got {shown(as_of)}."
+        ) from None
+    if isinstance(as_of, str) and len(as_of) <= len("2026-11-18"):
+        moment += timedelta(days=1, microseconds=-1)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    with session.reading() as tables:
+        found = tables.last_until(round(moment.timestamp() * 1e6), last)
+    if not found:
+        raise InvalidStudy(f"the study began after {as_of}: nothing was on record then.")
+    return found
 
 
 def read_summary(summary: Any) -> Summary:
@@ -540,120 +704,6 @@ def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
     return Outcomes(covariates, present, arms, told, chances, within), stages
 
 
-def _check_chances(outcomes: Outcomes, names: Sequence[str]) -> None:
-    """Refuse rounds in which an available arm could not be drawn: they say nothing about it."""
-    never = outcomes.present & (outcomes.chances <= 0)
-    if not never.any():
-        return
-    round, arm = (int(place) for place in np.argwhere(never)[0])
-    raise InvalidStudy(
-        f"an analysis needs a probability above 0 of every available arm; arm {names[arm]!r} had 0 in "
-        f"{int(never[:, arm].sum())} of {len(never)} decisions, the first in round {round + 1}, so its rewards there "
-        "have no inverse probability. Create the study with stages=[Stage('main', least=0.05)], or its policy with "
-        "exploration=Mixture(0.1)."
-    )
-
-
-def _targets(names: Sequence[str], control: str | None) -> list[Arms]:
-    """Return the arms, then the pairs: first those with the control arm."""
-    arms = range(len(names))
-    base = None if control is None else names.index(control)
-    pairs = [] if base is None else [(arm, base) for arm in arms if arm != base]
-    if len(names) <= MAX_PAIRED:
-        pairs += [(arm, other) for other in arms for arm in arms if arm > other and base not in (arm, other)]
-    return [*((arm,) for arm in arms), *pairs]
-
-
-def limit_of(settings: StudySettings, epsilon: float, arms: Arms) -> float:
-    """Return the minimal probability of all of these arms that stages and exploration guarantee; 0 if none."""
-    names, least = settings.arms or (), 1.0
-    for stage in settings.stages:
-        limits = stage.limits(names)
-        each = [limits] * len(names) if isinstance(limits, float) else list(limits)
-        share = (1 - min(sum(each), 1.0)) * epsilon / len(names)
-        least = min(least, 1 / len(names) if stage.burn_in else min(each[arm] + share for arm in arms))
-    return least
-
-
-# --- balance of covariates
-
-
-def _balance(outcomes: Outcomes, names: Sequence[str], settings: StudySettings) -> list[Imbalance]:
-    columns, rows = _columns(outcomes, names, shared=settings.shared > 0), []
-    n = len(outcomes.arms)
-    inverse = 1 / outcomes.chances[np.arange(n), outcomes.arms]
-    for arms in _targets(names, settings.control)[len(names) :]:
-        both = outcomes.present[:, arms].all(axis=1)
-        pair = [np.flatnonzero(both & (outcomes.arms == each)) for each in arms]
-        if min(map(len, pair)) < 2:
-            continue
-        chance = deviations(0.95) * math.sqrt(sum(1 / effective(inverse[each]) for each in pair))
-        for name, x in columns.items():
-            spread = float(x.std())
-            raw = float(x[pair[0]].mean() - x[pair[1]].mean()) / spread
-            means = [float(np.average(x[each], weights=inverse[each])) for each in pair]
-            rows.append(
-                Imbalance(name, " − ".join(names[arm] for arm in arms), raw, (means[0] - means[1]) / spread, chance)
-            )
-    return sorted(rows, key=lambda row: -abs(row.weighted))
-
-
-def _columns(outcomes: Outcomes, names: Sequence[str], *, shared: bool) -> dict[str, Array]:
-    """Return the covariates that vary and differ from one another, by name: a column that arms share counts once."""
-    columns: dict[bytes, tuple[str, Array]] = {}
-    n, count, width = outcomes.covariates.shape
-    for column in range(width):
-        for arm in range(1 if shared else count):
-            x = outcomes.covariates[:, arm, column]
-            if n and x.std() > 1e-12 * (1 + np.abs(x).max()):
-                same = shared or (outcomes.covariates[:, :, column] == x[:, None]).all()
-                name = f"x{column}" if same else f"x{column} of {names[arm]}"
-                columns.setdefault(np.ascontiguousarray(x).tobytes(), (name, x))
-    return dict(columns.values())
-
-
-# --- what was registered, and what deviated
-
-
-def _protocol(first: Event, budget: int) -> dict[str, str]:
-    """Return what the first event of the record fixed as text, the settings of the study one by one."""
-    content = first.content
-    fixed = content["study"] | {"policy": content["policy"], "budget": budget, "first_event": first.hash}
-    fixed |= {name: content["settings"].get(name) for name in ("schedule", "seed")}
-    return {
-        name: each if isinstance(each, str) else json.dumps(each) for name, each in fixed.items() if each is not None
-    }
-
-
-def _deviations(
-    events: Sequence[Event], settings: StudySettings, plan: AnalysisPlan, control: str | None, decisions: int
-) -> Iterator[str]:
-    if settings.plan is None:
-        yield "The study was created without a plan of analysis: looks, spending and level were chosen for this one."
-    elif plan != settings.plan:
-        yield f"The registered plan is {settings.plan!r}; this analysis uses {plan!r}."
-    if control not in (None, settings.control):
-        yield f"The registered control arm is {settings.control!r}; this analysis uses {control!r}."
-    if decisions > plan.rounds:
-        yield f"{decisions - plan.rounds} decisions came after the last planned look; only anytime intervals use them."
-    looks = [event for event in events if event.kind == "look"]
-    for event, before in zip(looks, [None, *looks], strict=False):
-        last = 0 if before is None else before.content["number"]
-        missed = [
-            str(plan.at[number - 1]) for number in range(last + 1, min(event.content["number"], len(plan.at) + 1))
-        ]
-        if missed:
-            yield f"The look planned after decision {', '.join(missed)} was not taken; its error went to the next one."
-        fell = [name for name, row in event.content["effects"].items() if row["fell"]]
-        if fell:
-            yield f"The information about {', '.join(fell)} fell before event {event.seq}: taken as equal."
-    schedule = events[0].content["settings"].get("schedule") or {}
-    while "schedule" in schedule:
-        schedule = schedule["schedule"]
-    planned = schedule["rounds"] if schedule.get("kind") == "AtRounds" else None
-    yield from (sentence for event in events if (sentence := _deviation(event, planned)))
-
-
 def _deviation(event: Event, planned: Sequence[int] | None) -> str:
     """Return how an event departs from what the schedule would have done; "" if it does not."""
     content = event.content
@@ -672,84 +722,6 @@ def _deviation(event: Event, planned: Sequence[int] | None) -> str:
     return f"Event {event.seq}{by}: {what}{why}." if what else ""
 
 
-def _stopped_without_reason(made: Analysis) -> Iterator[str]:
-    """Say if enrolment was closed although no boundary was crossed, of efficacy or of futility."""
-    compared = [effect for effect in made.contrasts if effect.registered and effect.looks]
-    if made.ended and made.decisions < made.plan.rounds and not any(effect.shown is not None for effect in compared):
-        yield (
-            "Enrolment was closed before the last planned look, and no boundary was crossed: p-values and intervals in "
-            "the order of stages hold if the reason was not in the outcomes."
-        )
-
-
-def _overrun(session: Session, events: Sequence[Event], last: int) -> Iterator[str]:
-    """Say how many outcomes came after the trial had stopped taking patients."""
-    closed = next((event.seq for event in events if event.kind == "close" and event.content["arm"] is None), last)
-    with session.reading() as tables:
-        late = len(tables.of_kind("reward", closed, last))
-    if late:
-        yield (
-            f"{late} outcomes came after enrolment was closed (overrunning). The final look has them, and replaces the "
-            "one at which the trial was stopped in the order of stages (Whitehead, 1992)."
-        )
-
-
-def _left_out(session: Session, events: Sequence[Event], last: int) -> Iterator[str]:
-    """Say how many patients were given another arm than the one drawn, and which outcomes do not count."""
-    with session.reading() as tables:
-        quarantined, late = (tables.of_kind(kind, 0, last) for kind in ("quarantine", "late reward"))
-    given = [event for event in quarantined if event.why == OVERRIDE]
-    if given:
-        patients = len({event.ref for event in given})
-        yield f"{patients} patients were given another arm than was drawn; estimates leave their outcomes out."
-    closed = {event.content["arm"]: event.seq for event in events if event.kind == "close"}
-    after = {e.ref for e in given if closed.get(e.content.get("arm"), last) < e.content["decided"]}
-    if after:
-        yield f"{len(after)} outcomes are of an arm that had been closed before their patients came."
-    others = Counter(event.why for event in quarantined if event.why != OVERRIDE)
-    others |= {"later than its window": len(late)} if late else {}
-    for why, count in others.items():
-        yield f"{count} outcomes that came do not count ({why})."
-
-
-LEVELS = {
-    "holm": "registered comparisons hold together by closed testing (Holm's shares at every look), and so do the "
-    "intervals of their looks",
-    "ordered": "registered comparisons hold together, since each waits for the one before it",
-    "each": "registered comparisons do not hold together, each has this level by itself",
-}
-
-
-def _notes(made: Analysis, settings: StudySettings, names: Sequence[str]) -> Iterator[str]:
-    yield (
-        f"The level is {made.plan.level:g}: all looks of one effect hold together, and "
-        f"{LEVELS[made.plan.comparisons]}; means, exploratory comparisons, stages and subgroups have it by themselves. "
-        "Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of rounds. A trend "
-        "that arms share does no harm; if their difference moves, estimates are its mean over the rounds as they are "
-        "weighed. All suppose that rewards are not missing for a reason that depends on the arm; the bound does not."
-    )
-    looks = [look for effect in made.contrasts for look in effect.looks]
-    if looks and settings.plan is not None and not any(look.event for look in looks):
-        yield "No look is on record: those shown are computed from what is known now. Take each with study.look."
-    if made.plan is not settings.plan and settings.plan is None and len(made.plan.at) == 1:
-        yield "Without a plan the interval of the look holds only if this is the only time that the trial is looked at."
-    if any(math.isinf(effect.exact_low) for effect in made.means):
-        yield "Exact intervals and bounds need RewardRule(least=…, most=…), and a limit: Stage(least=…) or Mixture."
-    few = [effect.name for effect in (*made.means, *made.contrasts) if effect.effective < reports.FEW]
-    if few:
-        least = f"Fewer than {reports.FEW} rounds tell the variance, and intervals are wide or rough, of:"
-        yield f"{least} {', '.join(few)}."
-    if len(names) > MAX_PAIRED:
-        yield f"With more than {MAX_PAIRED} arms each is compared with the control arm only, control=."
-    wrong = [row for row in made.balance if abs(row.weighted) > max(IMBALANCE, 1.5 * row.chance)]
-    if wrong:
-        worst = wrong[0]
-        yield (
-            f"{len(wrong)} covariates differ between arms by more than chance explains, most {worst.covariate} of "
-            f"{worst.arms} by {worst.weighted:.2f} standard deviations: check that answers were followed."
-        )
-
-
 # --- what people do
 
 
@@ -763,9 +735,9 @@ def take_look(session: Session, signed: dict[str, str]) -> Analysis:
     taken = [event for event in session.specials() if event.kind == "look"]
     number = _next_number(plan, taken[-1].content if taken else None, position.rounds, enrolling=position.enrolling)
     whole = number >= len(plan.at) and position.rounds >= plan.rounds
-    # All error is left to the look after all planned patients: a stop before must not choose where it is spent.
-    fraction = 1.0 if whole else min(analyse(session, as_of=last).rewards / plan.rounds, 1.0)
-    made, cuts = examine(session, last, taking=fraction)
+    trial = _Trial(session, last)
+    fraction = trial.take_look(whole)
+    made, cuts = trial.analysis()
     rows = {}
     for effect in (*made.means, *made.contrasts):
         look, known = effect.looks[-1], [cut.summary.information for cut in cuts[effect.name]]
