@@ -250,7 +250,7 @@ def test_an_export_reads_some_rows_at_a_time_and_any_number_of_arms(make, tmp_pa
         study.tell(study.ask(contexts_of(number, arms=2 + number % 3)).id, 0.1 * number)
     monkeypatch.setattr("rarely.study.audit.CHUNK", 4)
     parts = list(study.csv_text())
-    assert len(parts) > 10
+    assert len(parts) == 7  # of at most four decisions each
     assert study.export(tmp_path / "log.csv") == (25, 0)
     assert "".join(parts) == (tmp_path / "log.csv").read_text()
     read, whole = read_log(tmp_path / "log.csv"), study.log()

@@ -55,26 +55,20 @@ class Commands(TyperGroup):
         """Return a command, which is imported here."""
         if cmd_name in OWN:
             return _command(cmd_name, EntryPoint(cmd_name, OWN[cmd_name], ENTRY_POINTS).load())
-        if (entry := _others().get(cmd_name)) is not None:
-            return _loaded(entry)
-        if cmd_name in LAB:
-            return _unavailable(cmd_name, LAB[cmd_name], INSTALL_LAB)
-        return None
+        if (entry := _others().get(cmd_name)) is None:
+            return _unavailable(cmd_name, INSTALL_LAB) if cmd_name in LAB else None
+        try:
+            return _command(cmd_name, entry.load())
+        except Exception as error:  # of another package: it must not spoil the other commands
+            reason = f"{entry.value} cannot be imported, {type(error).__name__}: {error}."
+            return _unavailable(cmd_name, reason)
 
 
 def _others() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
-def _loaded(entry: EntryPoint) -> Any:
-    try:
-        return _command(entry.name, entry.load())
-    except Exception as error:  # of another package: it must not spoil the other commands
-        reason = f"{entry.value} cannot be imported, {type(error).__name__}: {error}."
-        return _unavailable(entry.name, LAB.get(entry.name, "A command of another package."), reason)
-
-
-def _unavailable(name: str, says: str, reason: str) -> Any:
+def _unavailable(name: str, reason: str) -> Any:
     """Return a command that says why it cannot be called, whatever its arguments are."""
 
     def stop() -> None:
@@ -82,6 +76,7 @@ def _unavailable(name: str, says: str, reason: str) -> Any:
         raise typer.Exit(WRONG_USAGE)
 
     anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    says = LAB.get(name, "A command of another package.")
     return _command(name, stop, help=f"{says} Not available: {reason}", context_settings=anything)
 
 

@@ -45,8 +45,7 @@ def data_command(
     for name in names or DATASETS:
         if name not in DATASETS:
             raise InvalidInput(f"unknown dataset {name!r}; known are {', '.join(DATASETS)}.")
-        dataset = DATASETS[name]
-        place = located(dataset, path)
+        place = located(dataset := DATASETS[name], path)
         if place is None and fetch_them:
             with Stages("connecting") as stages:
                 place = fetch(dataset, partial(stages, f"fetching {dataset.file}"))

@@ -41,39 +41,34 @@ def decide(
     out: Annotated[str, typer.Argument(help="The folder of decisions.")],
     jobs: Jobs = None,
     address: Address = None,
-) -> None:
+) -> str:
     """Decide every row of Parquet files; the same command resumes."""
     done = cluster.decide(load(policy, model=IMPORTED), contexts, out, jobs=jobs, address=address)
-    console.print(f"{done.rounds} rounds decided by version {done.version}, in {done.blocks} blocks: {out}")
+    return f"{done.rounds} rounds decided by version {done.version}, in {done.blocks} blocks: {out}"
 
 
 @fleet_app.add("publish", "policy.rarely store/")
-def publish(policy: SavedPolicy, store: Store) -> None:
+def publish(policy: SavedPolicy, store: Store) -> str:
     """Make a saved policy the version that deciders use."""
-    console.print(cluster.publish(load(policy, model=IMPORTED), store), markup=False)
+    return cluster.publish(load(policy, model=IMPORTED), store)
 
 
 @fleet_app.add("rollback", "store/")
-def rollback(store: Store) -> None:
+def rollback(store: Store) -> str:
     """Return to the version that was in use before."""
-    console.print(cluster.rollback(store), markup=False)
+    return cluster.rollback(store)
 
 
 @fleet_app.add("join", "logs/ waves/")
-def join(
-    logs: Logs,
-    out: Waves,
-    accept_losses: AcceptLosses = False,
-) -> None:
+def join(logs: Logs, out: Waves, accept_losses: AcceptLosses = False) -> str:
     """Gather what is new in the logs of deciders, for `rarely fleet update`, and print all waves so far."""
-    waves = cluster.join(logs, out, accept_losses=accept_losses)
-    console.print("\n".join(waves) or "The logs have no decisions.", markup=False)
+    return "\n".join(cluster.join(logs, out, accept_losses=accept_losses)) or "The logs have no decisions."
 
 
 @fleet_app.add("rotate", "logs/")
-def rotate(logs: Logs) -> None:
+def rotate(logs: Logs) -> str:
     """Let deciders begin new logs, and print the new names of the old ones, which stay in the folder."""
-    console.print("\n".join(cluster.rotate(logs)) or "No log has decisions.", markup=False)
+    return "\n".join(cluster.rotate(logs)) or "No log has decisions."
 
 
 @fleet_app.add("prune", "logs/ waves/ --keep 7")
@@ -81,9 +76,9 @@ def prune(
     logs: Logs,
     out: Waves,
     keep: Annotated[float, typer.Option(min=0, help="Days that a log is kept after its last line, for audits.")] = 0.0,
-) -> None:
+) -> str:
     """Remove rotated logs whose decisions are all in waves, and print their names."""
-    console.print("\n".join(cluster.prune(logs, out, keep=keep)) or "No log can be removed.", markup=False)
+    return "\n".join(cluster.prune(logs, out, keep=keep)) or "No log can be removed."
 
 
 @fleet_app.add("update", "policy.rarely night1/ night2/ --rewards rewards/ --publish store/")
@@ -94,14 +89,13 @@ def update(
     store: Annotated[str | None, typer.Option("--publish", help="A store to publish the next version to.")] = None,
     jobs: Jobs = None,
     address: Address = None,
-) -> None:
+) -> str | None:
     """Learn from decisions and rewards, and save the next version in the place of the policy."""
     learned = load(policy, model=IMPORTED)
     cluster.update(learned, decisions, rewards, jobs=jobs, address=address)
     learned.save(policy)
-    report(decisions)
-    if store is not None:
-        console.print(cluster.publish(learned, store), markup=False)
+    console.print(report(decisions), markup=False)
+    return None if store is None else cluster.publish(learned, store)
 
 
 @fleet_app.add("audit", "store/ logs/")
@@ -115,7 +109,7 @@ def audit(store: Store, logs: Logs, accept_losses: AcceptLosses = False) -> None
 
 
 @fleet_app.add("report", "night1/ night2/")
-def report(decisions: Decisions) -> None:
+def report(decisions: Decisions) -> str:
     """Show what the updates on these decisions found and did, and whether each version paid more than the last."""
     reports: dict[str, dict[str, Any]] = {}
     for folder in map(Folder.at, decisions):
@@ -131,7 +125,7 @@ def report(decisions: Decisions) -> None:
         body.append([str(one["version"]), *(f"{one[name]:,}" for name in counts), mean, gain, did])
         before = one
     head = ["version", *counts, "mean reward", "more than the version before", "update"]
-    console.print("\n".join(Grid(head, body, 0).lines()), markup=False)
+    return "\n".join(Grid(head, body, 0).lines())
 
 
 def _interval(value: float, *errors: float) -> str:

@@ -71,16 +71,13 @@ def serve_command(
     from rarely.service import ServiceLimits, serve
 
     limits = ServiceLimits(waiting=waiting, body=body, arms=arms, connections=connections)
-    options: Any = {"log_format": log_format, "log_requests": log_requests, "models": IMPORTED}
-    options["proxies"] = proxy or ()
-    file = None if keys is None else key_file(keys)
+    options: Any = {"host": host, "port": port, "limits": limits, "automatic": train, "models": IMPORTED}
+    options |= {"keys": None if keys is None else key_file(keys), "proxies": proxy or (), "log_format": log_format}
 
     def announce(address: str) -> None:
         console.print(escape(f"{address}  dashboard /   routes /openapi.json   Ctrl-C to stop"))
 
-    if not serve(
-        storage, host=host, port=port, announce=announce, keys=file, limits=limits, automatic=train, **options
-    ):
+    if not serve(storage, announce=announce, log_requests=log_requests, **options):
         error_console.print("[red]error:[/red] the service could not go on; see the lines above")
         raise typer.Exit(1)
 
@@ -101,10 +98,10 @@ def add_command(
 
 
 @keys_app.add("revoke", "keys.json shop")
-def revoke_command(file: KeyPath, name: KeyName) -> None:
+def revoke_command(file: KeyPath, name: KeyName) -> str:
     """Remove a key; a running service refuses it from now on."""
     key_file(file).revoke(name)
-    console.print(escape(f"{name} was revoked"))
+    return f"{name} was revoked"
 
 
 @keys_app.add("list", "keys.json")

@@ -63,16 +63,12 @@ class Key:
     ('shop', ('decide',), True)
     """
 
-    name: str
-    """Its owner, and the actor of everything done with it."""
+    name: str  #: Its owner, and the actor of everything done with it.
     hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     scopes: tuple[str, ...]
-    created: float
-    """Seconds since 1970."""
-    expires: float | None = None
-    """Seconds since 1970; None for no end."""
-    studies: list[str] | None = None
-    """The studies that it may be used for; None for all."""
+    created: float  #: Seconds since 1970.
+    expires: float | None = None  #: Seconds since 1970; None for no end.
+    studies: list[str] | None = None  #: The studies that it may be used for; None for all.
     rate: Annotated[float, Field(gt=0)] | None = None
     """Decisions, rewards and other requests a second; None for no limit."""
 
@@ -105,8 +101,7 @@ class KeyFile:
         self._seen: tuple[int, int, int] | None = None
         self._keys: tuple[Key, ...] = ()
         self._spent: dict[str, float] = {}  # until when the rate of a key is used up, by name
-        self.failure = ""
-        """Why the last good keys are in use; "" if those of the file are."""
+        self.failure = ""  #: Why the last good keys are in use; "" if those of the file are.
 
     def all(self) -> tuple[Key, ...]:
         """Return all keys, reading the file again if it has changed; the last good ones if it is damaged."""

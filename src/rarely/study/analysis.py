@@ -67,43 +67,32 @@ class Effect:
     """
 
     arm: str
-    against: str
-    """The other arm of a contrast; "" for a mean."""
-    registered: bool
-    """Whether the study was created to estimate it: a mean, or a contrast with the control arm."""
+    against: str  #: The other arm of a contrast; "" for a mean.
+    registered: bool  #: Whether the study was created to estimate it: a mean, or a contrast with the control arm.
     looks: tuple[Look, ...]
     """The planned looks that have come, whose intervals hold together with the level of the comparison."""
-    estimate: float
-    """From all rounds so far."""
-    rounds: int
-    """Decisions with a reward, for which the arms were available."""
+    estimate: float  #: From all rounds so far.
+    rounds: int  #: Decisions with a reward, for which the arms were available.
     low: float
-    high: float
-    """The anytime interval: asymptotic, and valid however often it is looked at."""
+    high: float  #: The anytime interval: asymptotic, and valid however often it is looked at.
     exact_low: float
     exact_high: float
     """An anytime interval that is valid for any number of rounds; infinite without a range of rewards or a limit."""
-    missing: int
-    """Decisions without a reward so far."""
+    missing: int  #: Decisions without a reward so far.
     bound_low: float
     bound_high: float
     """The last look's interval, whatever the missing rewards are; infinite without a range of rewards or a look."""
-    effective: float
-    """How many rounds the variance rests on."""
-    level: float = 0.95
-    """Of the intervals of its looks."""
+    effective: float  #: How many rounds the variance rests on.
+    level: float = 0.95  #: Of the intervals of its looks.
     shown: int | None = None
     """The look, counted from 0, that showed a difference by the comparisons of the plan; None if none did."""
-    outlook: Outlook | None = None
-    """What is to be expected after the last look; None after all of them."""
-    final: Final | None = None
-    """What is said at the end, by the order of stages; None before."""
+    outlook: Outlook | None = None  #: What is to be expected after the last look; None after all of them.
+    final: Final | None = None  #: What is said at the end, by the order of stages; None before.
     adjusted: float | None = None
     """The final p-value for all registered comparisons together, as the plan compares them; None before."""
     tipping: float | None = None
     """How far missing rewards must lie from what is expected, 1 at the worst, to undo what was shown; None if never."""
-    closed: bool = False
-    """Whether the arm, or the arm compared with, gets no further patients."""
+    closed: bool = False  #: Whether the arm, or the arm compared with, gets no further patients.
 
     @property
     def name(self) -> str:
@@ -144,12 +133,9 @@ class Imbalance(NamedTuple):
 
     covariate: str
     arms: str
-    raw: float
-    """As the arms were given, which an adaptive trial does by covariates."""
-    weighted: float
-    """Weighted by inverse probabilities, which is near 0 if these are right."""
-    chance: float
-    """How large the weighted one may be by chance, with probability 0.95."""
+    raw: float  #: As the arms were given, which an adaptive trial does by covariates.
+    weighted: float  #: Weighted by inverse probabilities, which is near 0 if these are right.
+    chance: float  #: How large the weighted one may be by chance, with probability 0.95.
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +161,10 @@ class Analysis:
     means: tuple[Effect, ...]
     contrasts: tuple[Effect, ...]
     stages: tuple[StageEffect, ...]
-    balance: tuple[Imbalance, ...]
-    """The largest imbalances after weighting first."""
-    protocol: dict[str, str]
-    """What the first event of the record fixed."""
+    balance: tuple[Imbalance, ...]  #: The largest imbalances after weighting first.
+    protocol: dict[str, str]  #: What the first event of the record fixed.
     deviations: tuple[str, ...]
-    notes: tuple[str, ...]
-    """What the intervals rest on."""
+    notes: tuple[str, ...]  #: What the intervals rest on.
     flow: tuple[tuple[str, int, int, int, int | None, float], ...] = ()
     """Of each arm: its name, patients, outcomes, patients without one, when it was closed, and the plain mean."""
     patients: tuple[tuple[str, tuple[float, ...]], ...] = ()
@@ -190,10 +173,8 @@ class Analysis:
     """The mean probability of each arm over time: the last round of each tenth, and the probabilities."""
     acts: tuple[tuple[str, str, str, str], ...] = ()
     """Looks that were taken and what was closed: the day, who, what, and why."""
-    time: int = 0
-    """Of the last event that was analysed, in microseconds since 1970 (UTC)."""
-    ended: bool = False
-    """Whether the last look has come, or no further patients are taken."""
+    time: int = 0  #: Of the last event that was analysed, in microseconds since 1970 (UTC).
+    ended: bool = False  #: Whether the last look has come, or no further patients are taken.
 
     @property
     def day(self) -> str:

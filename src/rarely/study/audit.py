@@ -10,7 +10,7 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -55,35 +55,24 @@ class Status(Described):
 
     name: str
     events: int
-    head: str
-    """The hash of the last event: note it elsewhere, and `verify` can tell whether the end was cut off."""
-    time: int
-    """The time of the last event, in microseconds since 1970 (UTC)."""
-    ahead: float
-    """Seconds by which that is ahead of the machine's clock; so long waiting windows stand still."""
+    head: str  #: The hash of the last event: note it elsewhere, and `verify` can tell whether the end was cut off.
+    time: int  #: The time of the last event, in microseconds since 1970 (UTC).
+    ahead: float  #: Seconds by which that is ahead of the machine's clock; so long waiting windows stand still.
     decisions: int
-    version: int
-    """The version in use."""
-    versions: int
-    """Published versions."""
-    budget: int
-    """The maximal number of versions."""
-    due: bool
-    """Whether the schedule has ended the batch."""
+    version: int  #: The version in use.
+    versions: int  #: Published versions.
+    budget: int  #: The maximal number of versions.
+    due: bool  #: Whether the schedule has ended the batch.
     log_det: float
     stage: str
     pinned: bool
-    candidate: int | None
-    """The event of a version that awaits approval."""
-    trainer: str
-    """Who holds the lease for training; "" for nobody."""
+    candidate: int | None  #: The event of a version that awaits approval.
+    trainer: str  #: Who holds the lease for training; "" for nobody.
     rewards: Accounts
     unseen: dict[str, int]
     """Columns with values or gaps that the sample of the encoder did not have, and in how many decisions."""
-    alarms: dict[str, int]
-    """How often each alarm was raised in the life of the policy in use."""
-    raised: tuple[str, ...]
-    """The alarms that have not returned to normal; see `UpdateRecord.alarms`."""
+    alarms: dict[str, int]  #: How often each alarm was raised in the life of the policy in use.
+    raised: tuple[str, ...]  #: The alarms that have not returned to normal; see `UpdateRecord.alarms`.
 
 
 def status_of(session: Session) -> Status:
@@ -123,14 +112,10 @@ class Verification:
     False
     """
 
-    events: int
-    """Events that were checked, beginning with the first."""
-    head: str
-    """The hash of the last of them."""
-    bad: int | None
-    """The first wrong event; None if the record is intact."""
-    flaw: str
-    """What is wrong with it; "" if nothing is."""
+    events: int  #: Events that were checked, beginning with the first.
+    head: str  #: The hash of the last of them.
+    bad: int | None  #: The first wrong event; None if the record is intact.
+    flaw: str  #: What is wrong with it; "" if nothing is.
 
     @property
     def whole(self) -> bool:
@@ -219,10 +204,8 @@ class Training:
 
     seq: int
     kind: str
-    fingerprint: str
-    """The fingerprint of the policy that the replay made."""
-    recorded: str
-    """The fingerprint of the policy on record."""
+    fingerprint: str  #: The fingerprint of the policy that the replay made.
+    recorded: str  #: The fingerprint of the policy on record.
     differs: tuple[str, ...] = ()
     """What is not as where it was trained, such as the "threads" of BLAS: the last digits depend on it."""
 
@@ -243,13 +226,10 @@ class Replay:
     """
 
     decisions: int
-    other_arms: tuple[int, ...]
-    """Events of decisions for which the replay chose another arm."""
-    largest_difference: float
-    """The largest difference between a recorded and a repeated probability."""
+    other_arms: tuple[int, ...]  #: Events of decisions for which the replay chose another arm.
+    largest_difference: float  #: The largest difference between a recorded and a repeated probability.
     trainings: tuple[Training, ...]
-    checkpoints: tuple[int, ...] = ()
-    """Events of checkpoints that are not what follows from the record."""
+    checkpoints: tuple[int, ...] = ()  #: Events of checkpoints that are not what follows from the record.
 
     @property
     def equal(self) -> bool:
@@ -264,9 +244,11 @@ def replay(session: Session) -> Replay:
     Within one environment hashes must be equal. In another one the last digits differ, so the arms must be equal
     except for ties, and the differences of probabilities say how close it was.
     """
-    player = _Player(session)
-    for block in _blocks(session.checked(session.events(0, session.last_seq()), Position())):
-        player.play(block)
+    player, events = _Player(session), session.checked(session.events(0, session.last_seq()), Position())
+    # Decisions that were made together are one block, and every other event is alone.
+    keyed = ((event.content["block"] if event.kind == "decide" else -event.seq, event) for event in events)
+    for _, group in groupby(keyed, lambda pair: pair[0]):
+        player.play([event for _, event in group])
     wrong = tuple(_wrong_checkpoints(session))
     return Replay(player.decisions, tuple(player.other), player.largest, tuple(player.trainings), wrong)
 
@@ -314,8 +296,10 @@ class _Player:
             self._jobs[first.seq] = (copy.deepcopy(self._live.bare()), self._origin)
         elif first.kind in OUTCOMES and first.content["snapshot"] == first.seq:
             self._train(first)
-        if first.kind in ("version", "rejected", "rollback"):
-            self._resume(first.content, first.seq)
+        if first.kind in ("version", "rejected", "rollback"):  # the snapshot on record was compared with the replay's
+            base, self._origin = first.content["snapshot"], first.content["cut"]
+            self._live = self._loaded(base, self._origin)
+            self._live.follow(self._session.events(self._origin, first.seq - 1), segments(base, self._specials))
 
     def _decide(self, records: list[DecisionRecord]) -> None:
         """Decide a block again, compare, and continue with the arms on record."""
@@ -344,19 +328,6 @@ class _Player:
             fingerprint = train(job).body["fingerprint"]
         differs = differing(self._here, content["environment"])
         self.trainings.append(Training(event.seq, event.kind, fingerprint, content["fingerprint"], differs))
-
-    def _resume(self, content: dict[str, Any], seq: int) -> None:
-        """Continue from the snapshot on record, which was compared with the replay's."""
-        self._live, self._origin = self._loaded(content["snapshot"], content["cut"]), content["cut"]
-        segment = segments(content["snapshot"], self._specials)
-        self._live.follow(self._session.events(content["cut"], seq - 1), segment)
-
-
-def _blocks(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Yield decisions that were made together as one block, and every other event alone."""
-    keyed = ((event.content["block"] if event.kind == "decide" else -event.seq, event) for event in events)
-    for _, group in groupby(keyed, lambda pair: pair[0]):
-        yield [event for _, event in group]
 
 
 # --- logs
@@ -397,9 +368,9 @@ def recorded(
     return log
 
 
-def log_of(session: Session, decisions: Iterable[DecisionRecord], last: int, first: int = 0) -> DecisionLog:
+def log_of(session: Session, last: int, first: int = 0) -> DecisionLog:
     """Return contexts, arms, probabilities, versions and rewards of decisions after `first`, as of event `last`."""
-    log, rest = DecisionLog(), iter(decisions)
+    log, rest = DecisionLog(), records(session, last, first)
     while part := list(islice(rest, CHUNK)):
         recorded(part, session.settings, log=log)
     rounds = set(log.rounds.tolist())
@@ -437,28 +408,20 @@ class Exported(NamedTuple):
 
 def parts(session: Session) -> Iterator[tuple[dict[str, Any], Exported]]:
     """Yield columns of the next decisions, as of the last event now, and how many they are; at least one part."""
-    last, position, settings, written = session.last_seq(), Position(), session.settings, 0
+    last, settings, first = session.last_seq(), session.settings, 0
+    rest = records(session, last)
     with session.reading() as tables:
         closed = closed_until(tables, settings.rewards, last)
         width = len(settings.arms) if settings.arms else tables.most_arms()
-    while position.seq < last:
-        first = position.seq
-        with session.reading() as tables:
-            events = list(session.checked(tables.after(first, min(CHUNK, last - first)), position))
-        if not events:
-            break
-        position = Position(seq=events[-1].seq, head=events[-1].hash)
-        records = [record_of(event, settings.arms) for event in events if event.kind == "decide"]
-        if not records:
-            continue
-        log, rewards = recorded(records, settings, width), rewards_of_range(session, first, position.seq, closed)
+    while part := list(islice(rest, CHUNK)):
+        until = part[-1].answer.seq
+        log, rewards = recorded(part, settings, width), rewards_of_range(session, first, until, closed)
         if rewards:
             log.observe(rounds=list(rewards), rewards=list(rewards.values()))
-        answers = [record.answer for record in records]
-        notes: dict[str, Any] = {name: [getattr(answer, name) for answer in answers] for name in NOTES[:3]}
-        written += len(records)
-        yield notes | {"actor": [record.actor for record in records]} | columns_of(log), Exported(len(log), log.missing)
-    if not written:
+        notes: dict[str, Any] = {name: [getattr(each.answer, name) for each in part] for name in NOTES[:3]}
+        yield notes | {"actor": [each.actor for each in part]} | columns_of(log), Exported(len(log), log.missing)
+        first = until
+    if not first:
         names = names_of(width, 0 if settings.blocks is None else settings.shared, session.dim)
         yield {name: [] for name in (*NOTES, *names)}, Exported(0, 0)
 

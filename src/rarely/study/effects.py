@@ -82,15 +82,12 @@ def predict_rewards(outcomes: Outcomes) -> Array:
 class Scores(NamedTuple):
     """x and h of the rounds that count for an arm, or for a pair of arms."""
 
-    rounds: IntArray
-    """(n,): places in the trial, from 0."""
+    rounds: IntArray  #: (n,): places in the trial, from 0.
     values: Array
     weights: Array
-    shares: Array
-    """(n, 1 or 2): h/p of each arm in the rounds that chose it, 0 in the others."""
+    shares: Array  #: (n, 1 or 2): h/p of each arm in the rounds that chose it, 0 in the others.
     rewards: Array
-    within: Range | None
-    """The range of rewards, if it is known."""
+    within: Range | None  #: The range of rewards, if it is known.
 
     def until(self, round: int) -> Summary:
         """Return the sums over the first rounds of the trial."""
@@ -114,7 +111,8 @@ def summarise(x: Array, h: Array, shares: Array, rewards: Array, within: Range |
             if within is None:
                 centre = np.where(h > 0, rewards, 0.0).sum(axis=1) / rounds
                 v = v + np.square(np.where(h > 0, rewards - centre[:, None], 0.0)).sum(axis=1) / rounds * single
-                m = np.minimum(m, [_unlike(row[mine]) for row, mine in zip(rewards, chose, strict=True)])
+                ours = (np.unique(row[mine], return_counts=True)[1] for row, mine in zip(rewards, chose, strict=True))
+                m = np.minimum(m, count - [each.max(initial=0) for each in ours])  # unlike the most common one
                 continue
             low, span = within[0], within[1] - within[0]
             level = (np.where(chose, share * rewards, 0.0).sum(axis=1) / share.sum(axis=1) - low) / span
@@ -127,11 +125,6 @@ def summarise(x: Array, h: Array, shares: Array, rewards: Array, within: Range |
         NOTHING._replace(rounds=row[0], estimate=row[1]) if none else Summary(*row)
         for row, none in zip(rows, lacking.tolist(), strict=True)
     ]
-
-
-def _unlike(rewards: Array) -> int:
-    """Return how many rewards differ from the most common one."""
-    return len(rewards) - int(np.unique(rewards, return_counts=True)[1].max(initial=0))
 
 
 def parabola(parts: Sequence[tuple[Any, Any]], estimate: Any, total: Any, within: Range | None) -> tuple[Any, Any, Any]:

@@ -50,21 +50,17 @@ class Look(NamedTuple):
     0.4
     """
 
-    round: int
-    """The decisions after which it came."""
-    rounds: int
-    """Those with a reward, for which the arms were available."""
+    round: int  #: The decisions after which it came.
+    rounds: int  #: Those with a reward, for which the arms were available.
     estimate: float
     low: float
     high: float
     boundary: float
     """Normal deviations that the error spent on this look leaves; infinite where the rewards give no interval yet."""
-    fraction: float = 1.0
-    """The share of the planned information that it used."""
+    fraction: float = 1.0  #: The share of the planned information that it used.
     error: float = math.inf
     """The standard error if 0 is true, in units in which z is beyond the boundary where the interval excludes 0."""
-    event: int = 0
-    """The event that recorded the look when it was taken; 0 if it was computed afterwards."""
+    event: int = 0  #: The event that recorded the look when it was taken; 0 if it was computed afterwards.
     later: tuple[int, float, float, float] | None = None
     """What outcomes that came later would have made of a look on record: rewards, estimate, low and high."""
 
@@ -90,12 +86,9 @@ class Outlook(NamedTuple):
 
     futility: float
     """Z below which the trial would hardly show the planned effect; not binding, and NaN without such an effect."""
-    trend: float
-    """The probability of a later look that shows an effect above 0, if the estimate is right."""
-    planned: float
-    """The same if the planned effect is right; NaN without one."""
-    predictive: float
-    """The same averaged over what may be right, by the estimate and its error alone."""
+    trend: float  #: The probability of a later look that shows an effect above 0, if the estimate is right.
+    planned: float  #: The same if the planned effect is right; NaN without one.
+    predictive: float  #: The same averaged over what may be right, by the estimate and its error alone.
 
 
 def cuts_of(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Cut]:
@@ -109,11 +102,21 @@ def looks_of(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Rang
     early = sum(not each.summary.effective > 0 for each in cuts)
     errors = [spent(plan.spending, min(each.fraction, 1.0), alpha) for each in cuts[early:]]
     errors = np.maximum.accumulate(errors).tolist() if errors else []
-    # A reward may lie at the estimate and add nothing, or move it; information must grow for the integration.
-    known = [each.summary.information for each in cuts[early:]]
-    times = np.maximum.accumulate(known) * (1 + 1e-9 * np.arange(len(known))) if known else np.zeros(0)
-    bounds = [math.inf] * early + boundaries(errors, times.tolist())
-    return [_look(each, c, within) for each, c in zip(cuts, bounds, strict=True)]
+    bounds = [math.inf] * early + boundaries(errors, _growing([each.summary.information for each in cuts[early:]]))
+    looks = []
+    for each, c in zip(cuts, bounds, strict=True):
+        low, high = each.summary.interval(c)
+        error = each.summary.normal_error if math.isfinite(high) else math.inf
+        # No mean or difference of rewards exceeds their range.
+        estimate, ends = float(np.clip(each.summary.estimate, *within)), cut((low, high), within)
+        looks.append(Look(each.round, each.summary.rounds, estimate, *ends, c, each.fraction, error))
+    return looks
+
+
+def _growing(information: Sequence[float]) -> list[float]:
+    """Return information that grows from look to look, as the integration needs it: a reward may add nothing."""
+    known = np.maximum.accumulate(information) if len(information) else np.zeros(0)
+    return [float(each) for each in known * (1 + 1e-9 * np.arange(len(known)))]
 
 
 def with_overrun(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Range = EVERYTHING) -> list[Look]:
@@ -127,15 +130,6 @@ def with_overrun(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: 
     return (
         looks if stop + 1 >= len(looks) else [*looks[:-1], looks_of([*cuts[:stop], cuts[-1]], plan, alpha, within)[-1]]
     )
-
-
-def _look(known: Cut, boundary: float, within: Range) -> Look:
-    low, high = known.summary.interval(boundary)
-    error = known.summary.normal_error if math.isfinite(high) else math.inf
-    # No mean or difference of rewards exceeds their range.
-    estimate = float(np.clip(known.summary.estimate, *within))
-    ends = cut((low, high), within)
-    return Look(known.round, known.summary.rounds, estimate, *ends, boundary, known.fraction, error)
 
 
 def share_of(plan: AnalysisPlan, comparisons: int) -> float:
@@ -167,19 +161,13 @@ def shown_at(comparisons: Sequence[Sequence[Cut]], plan: AnalysisPlan) -> list[i
     return found
 
 
-def _information(looks: Sequence[Look]) -> list[float]:
-    """Return 1/e² of the looks with an interval, increasing."""
-    known = np.maximum.accumulate([look.error**-2 for look in looks])
-    return (known * (1 + 1e-9 * np.arange(len(known)))).tolist() if len(known) else []
-
-
 def outlook_of(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> Outlook | None:
     """Return what is to be expected after the last of these looks; None if it has no interval, or is the last one."""
     clear = [look for look in looks if math.isfinite(look.error)]
     later = [at / plan.rounds for at in plan.at if at > looks[-1].round] if looks else []
     if not clear or clear[-1] is not looks[-1] or not later:
         return None
-    last, information = clear[-1], _information(clear)
+    last, information = clear[-1], _growing([look.error**-2 for look in clear])
     bounds, drift = [look.boundary for look in clear], plan.effect or math.nan
     stop = math.nan
     if plan.effect is not None:
@@ -207,7 +195,7 @@ def final_of(looks: Sequence[Look], alpha: float) -> Final | None:
         return None
     stop = next((place for place, look in enumerate(clear) if look.excludes_zero), len(clear) - 1)
     used = [*clear[:stop], clear[-1]]
-    return final(used[-1].z, [look.boundary for look in used[:-1]], _information(used), alpha)
+    return final(used[-1].z, [look.boundary for look in used[:-1]], _growing([look.error**-2 for look in used]), alpha)
 
 
 def adjusted(p_values: Sequence[float], comparisons: int, plan: AnalysisPlan) -> list[float]:

@@ -562,8 +562,7 @@ class Study:
 
     def log(self, after: int = 0) -> DecisionLog:
         """Return decisions after an event, and their rewards, as a `rarely.logs.DecisionLog`, for estimates."""
-        last = self._session.last_seq()
-        return audit.log_of(self._session, audit.records(self._session, last, after), last, after)
+        return audit.log_of(self._session, self._session.last_seq(), after)
 
     def export(self, path: str | os.PathLike[str]) -> Exported:
         """Write all decisions with id, time, stage and actor as .csv or .parquet, and return how many there are.
