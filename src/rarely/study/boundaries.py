@@ -132,37 +132,32 @@ def boundaries(errors: Sequence[float], information: Sequence[float]) -> list[fl
     >>> [round(c, 2) for c in boundaries([spent("obrien-fleming", look, 0.05) for look in looks], looks)]
     [4.88, 3.36, 2.68, 2.29, 2.03]
     """
-    solved: list[float] = []
-    now, steps = START, _steps(information)
-    for place, (before, after) in enumerate(pairwise([0.0, *errors])):
-        root, step = math.sqrt(information[place]), steps[place]
-        solved.append(-now.reached(step, root, (after - before) / 2))  # both sides alike
-        if place + 1 < len(steps):
-            now = now.carried(step, -solved[-1] * root, solved[-1] * root, steps[place + 1])
-    return solved
+    return [-z for z in futility([error / 2 for error in errors], information, None, 0.0)]  # both sides alike
 
 
 def futility(
-    errors: Sequence[float], information: Sequence[float], efficacy: Sequence[float], drift: float
+    errors: Sequence[float], information: Sequence[float], efficacy: Sequence[float] | None, drift: float
 ) -> list[float]:
     """Return f_j of each look, given the error b_j spent by each, and c_j; none lies above its c_j.
+
+    Without c_j, S goes on between the f_j and their mirror images.
 
     >>> looks = [0.5, 1.0]
     >>> [round(f, 2) for f in futility([0.05, 0.2], looks, [2.797, 1.977], 2.8)]
     [0.34, 1.92]
     """
-    solved: list[float] = []
+    found: list[float] = []
     now, steps = START, _steps(information)
     for place, (before, after) in enumerate(pairwise([0.0, *errors])):
-        root, step = math.sqrt(information[place]), steps[place]
-        most = efficacy[place]
-        found = now.reached(step, root, after - before, drift, most)
-        if most - found < 2 * PRECISION:  # nobody is left between the two
-            return [*solved, *efficacy[place:]]
-        solved.append(found)
+        root, most = math.sqrt(information[place]), 0.0 if efficacy is None else efficacy[place]
+        low = now.reached(steps[place], root, after - before, drift, most)
+        if efficacy is not None and most - low < 2 * PRECISION:  # nobody is left between the two
+            return [*found, *efficacy[place:]]
+        found.append(low)
         if place + 1 < len(steps):
-            now = now.carried(step, solved[-1] * root, min(most, FURTHEST) * root, steps[place + 1])
-    return solved
+            high = -low if efficacy is None else min(most, FURTHEST)
+            now = now.carried(steps[place], low * root, high * root, steps[place + 1])
+    return found
 
 
 def power(efficacy: Sequence[float], information: Sequence[float], drifts: ArrayLike, start: Passage = START) -> Array:
@@ -171,14 +166,18 @@ def power(efficacy: Sequence[float], information: Sequence[float], drifts: Array
     >>> power([1.959964], [1.0], [0.0, 2.801585]).round(3)
     array([0.025, 0.8  ])
     """
-    now, total = start, np.zeros(np.shape(drifts))
-    steps = _steps(information, start.before)
-    for place, (step, v, c) in enumerate(zip(steps, information, efficacy, strict=True)):
-        bound = min(c, FURTHEST) * math.sqrt(v)
-        total = total + now.above(step, bound, drifts)
+    passages = _passages(np.minimum(efficacy, FURTHEST), information, start)
+    return sum((now.above(step, end, drifts) for now, step, end in passages), np.zeros(np.shape(drifts)))
+
+
+def _passages(z: ArrayLike, information: Sequence[float], start: Passage) -> list[tuple[Passage, float, float]]:
+    """Return the passage before each look that stayed between ±Z, its step, and S where Z is reached."""
+    now, found, steps = start, [], _steps(information, start.before)
+    for place, end in enumerate(np.asarray(z) * np.sqrt(information)):
+        found.append((now, steps[place], float(end)))
         if place + 1 < len(steps):
-            now = now.carried(step, -bound, bound, steps[place + 1])
-    return total
+            now = now.carried(steps[place], -float(end), float(end), steps[place + 1])
+    return found
 
 
 def conditional_power(
@@ -222,16 +221,10 @@ def final(z: float, efficacy: Sequence[float], information: Sequence[float], alp
     >>> final(2.0, [], [4.0], 0.05).median, round(final(2.0, [], [4.0], 0.05).p, 4)
     (1.0, 0.0455)
     """
-    steps, now, passages = _steps(information), START, [START]
-    for place, c in enumerate(efficacy):
-        bound = min(c, FURTHEST) * math.sqrt(information[place])
-        now = now.carried(steps[place], -bound, bound, steps[place + 1])
-        passages.append(now)
-    bounds = [min(c, FURTHEST) * math.sqrt(v) for c, v in zip(efficacy, information, strict=False)]
-    ends = [*bounds, z * math.sqrt(information[-1])]
+    passages = _passages([*np.minimum(efficacy, FURTHEST), z], information, START)
 
     def further(drift: float) -> float:
-        return sum(float(each.above(step, end, drift)) for each, step, end in zip(passages, steps, ends, strict=True))
+        return sum(float(now.above(step, end, drift)) for now, step, end in passages)
 
     root, p = math.sqrt(information[-1]), further(0.0)
     reach = (abs(z) + FURTHEST + 2) / math.sqrt(information[0])
