@@ -65,10 +65,8 @@ from rarely.extend.checks import (
 )
 from rarely.extend.provisional import MODELS, forwarded
 
-OFFERED = 512
-"""Contexts that artificial rows are drawn from, the latest ones of all arms."""
-MOST = 10_000
-"""Members, artificial rows of each, and what a whole number of an estimator in a file may be, at most."""
+OFFERED = 512  # contexts that artificial rows are drawn from, the latest ones of all arms
+MOST = 10_000  # members, artificial rows of each, and what a whole number of an estimator in a file may be, at most
 FROM_FILES = {
     "sklearn.linear_model": """ARDRegression BayesianRidge ElasticNet GammaRegressor HuberRegressor Lasso
         LinearRegression PoissonRegressor QuantileRegressor Ridge SGDRegressor TweedieRegressor""",

@@ -23,8 +23,7 @@ from rarely.extend import DeterminantTrigger
 from rarely.extend.checks import check_not_negative, check_positive, check_whole
 from rarely.theory.dimension import Dimension
 
-LARGEST = math.log(sys.float_info.max)
-"""The logarithm of the largest number."""
+LARGEST = math.log(sys.float_info.max)  # the logarithm of the largest number
 
 
 def step_size(rounds: int, *, hidden: int, depth: int, ridge: float, C3: float = 1.0) -> float:

@@ -21,8 +21,7 @@ from rarely.extend import Array, in_bytes
 from rarely.extend.checks import InvalidContexts, TooExpensive, check_positive, check_whole, read_rewards
 from rarely.extend.provisional import NTK, Directions, KernelKind, read_contexts
 
-MAX_OUTSIDE = 1e-6
-"""Part of h, in units of its contexts' norms, outside the range of H up to which it is rounding."""
+MAX_OUTSIDE = 1e-6  # part of h, in units of its contexts' norms, outside the range of H up to which it is rounding
 
 
 @dataclass(frozen=True, slots=True)

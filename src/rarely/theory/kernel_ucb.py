@@ -75,10 +75,8 @@ class KernelLearner(ScaledLearner):
     steps: int | None
     standardise_rewards: bool
     scale: ContextScale
-    points: Array
-    """(n, ·): scaled contexts of the rounds learned from."""
-    coefficients: Array
-    """α, (n,)."""
+    points: Array  # (n, ·): scaled contexts of the rounds learned from
+    coefficients: Array  # α, (n,)
     rewards: RewardScale = field(default_factory=RewardScale)
     used_step: float | None = None
 

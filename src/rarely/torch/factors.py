@@ -35,19 +35,15 @@ from rarely.extend import (
 )
 from rarely.extend.provisional import GrowingCholesky, announce_rounding, cholesky
 
-TILE_NUMBERS = 2**22
-"""Numbers in a tile of products of positions."""
+TILE_NUMBERS = 2**22  # numbers in a tile of products of positions
 
 
 class Form(NamedTuple):
     """How the features of some parameters are held: those of a layer, (out, in), or all that have no rule."""
 
-    layer: str
-    """Its name; "" without a rule."""
-    names: tuple[str, ...]
-    """Names of the parameters: weight and bias of a layer, if both explore."""
-    kind: str
-    """One of the four, or "row by row": dense, and `torch.func` cannot follow."""
+    layer: str  # its name; "" without a rule
+    names: tuple[str, ...]  # names of the parameters: weight and bias of a layer, if both explore
+    kind: str  # one of the four, or "row by row": dense, and `torch.func` cannot follow
     outputs: int
     inputs: int
     positions: int = 1

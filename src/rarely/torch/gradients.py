@@ -21,12 +21,9 @@ from torch.nn import functional
 from rarely.extend.checks import InvalidInput
 from rarely.torch.factors import Form, TorchFactors
 
-AGREE = 1e-9
-"""The relative difference up to which a rule's gradient is autograd's."""
-CHUNK_NUMBERS = 2**24
-"""Numbers in the gradients that `torch.func` computes at a time."""
-PASS = threading.RLock()
-"""Hooks are on the module during a pass, so passes take turns."""
+AGREE = 1e-9  # the relative difference up to which a rule's gradient is autograd's
+CHUNK_NUMBERS = 2**24  # numbers in the gradients that `torch.func` computes at a time
+PASS = threading.RLock()  # hooks are on the module during a pass, so passes take turns
 NORMS: dict[type, Callable[[Any, Any], Any]] = {
     nn.LayerNorm: lambda m, x: functional.layer_norm(x, m.normalized_shape, None, None, m.eps),
     nn.RMSNorm: lambda m, x: functional.rms_norm(x, m.normalized_shape, None, m.eps),
@@ -35,8 +32,7 @@ NORMS: dict[type, Callable[[Any, Any], Any]] = {
     nn.BatchNorm2d: lambda m, x: functional.batch_norm(x, m.running_mean, m.running_var, eps=m.eps),
 }
 """What a normalisation returns before its weights."""
-Outputs = Callable[[Any, Any], Any]
-"""(module, rows (n, d)) to u, (n,)."""
+Outputs = Callable[[Any, Any], Any]  # (module, rows (n, d)) to u, (n,)
 
 
 def has_rule(module: Any) -> bool:

@@ -32,26 +32,16 @@ from rarely.extend.provisional import MAX_ITERATIONS, MODELS, MomentumState, Net
 from rarely.torch.factors import DeviceDual, TorchFactors, host, inner_products
 from rarely.torch.gradients import PASS, check_gradients, check_outputs, compute, forms_of, has_rule
 
-BATCH, BATCHES = 128, 16
-"""Samples of a minibatch, at least, and minibatches of a pass through all samples, at most."""
-EVALUATED = 4096
-"""Samples that are evaluated at a time."""
-CURVED = 500
-"""Samples whose Gram matrix tells the curvature."""
-PROBES = 3
-"""Contexts of each of two distributions on which a new model is tried."""
-SAME = 1e-6
-"""The difference up to which numbers of two machines are those of one module."""
-CHECKED = 4
-"""Contexts of a call that are compared with autograd, at calls 1, 2, 4, 8, and so on."""
-LARGEST_ID = 2**50
-"""Ids up to this are whole numbers after a sample's weight has scaled them, too."""
-PART_BITS = 21
-"""Bits of a part of a whole number."""
-RATE = 0.01
-"""Adam's learning rate, where a policy tunes itself."""
-LOADED = 2
-"""Versions of the module that are kept ready to decide."""
+BATCH, BATCHES = 128, 16  # samples of a minibatch, at least, and minibatches of a pass through all samples, at most
+EVALUATED = 4096  # samples that are evaluated at a time
+CURVED = 500  # samples whose Gram matrix tells the curvature
+PROBES = 3  # contexts of each of two distributions on which a new model is tried
+SAME = 1e-6  # the difference up to which numbers of two machines are those of one module
+CHECKED = 4  # contexts of a call that are compared with autograd, at calls 1, 2, 4, 8, and so on
+LARGEST_ID = 2**50  # ids up to this are whole numbers after a sample's weight has scaled them, too
+PART_BITS = 21  # bits of a part of a whole number
+RATE = 0.01  # Adam's learning rate, where a policy tunes itself
+LOADED = 2  # versions of the module that are kept ready to decide
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +52,7 @@ class TorchNetwork(Network):
     """
 
     model: Any = None
-    rate: float | None = None
-    """Adam's learning rate; None where gradient descent takes a given number of steps."""
+    rate: float | None = None  # Adam's learning rate; None where gradient descent takes a given number of steps
     shares_rows = False
     skips = (0.0,)
 

@@ -28,10 +28,8 @@ from rarely_lab.gpu.together import compute, run_together
 
 LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED = range(len(NAMES))
 Pair = tuple[Array, Array]
-AT_ONCE = 2**30
-"""Bytes of matrices that are factored together."""
-SMALL = 64
-"""Rounds up to which the processor factors what has no rounds before it."""
+AT_ONCE = 2**30  # bytes of matrices that are factored together
+SMALL = 64  # rounds up to which the processor factors what has no rounds before it
 
 
 class Packed(NamedTuple):
@@ -149,8 +147,7 @@ class DeviceDual(KernelDual, by_name=False):
         self.device, self.place = device, Place(device)
         self.waiting: list[tuple[Tensor | None, Array, Factors]] = []
         """Rounds that are not on the device yet: S, their corner of L, their features."""
-        self._solved: Tensor | None = None
-        """S of the candidates that were measured last, whose number is `_measured`."""
+        self._solved: Tensor | None = None  # S of the candidates that were measured last, whose number is `_measured`
         self._measured = 0
 
     def fork(self) -> Self:

@@ -54,8 +54,7 @@ def _torch() -> Any:
 class Part:
     """Cells that a process plays at once."""
 
-    kind: str
-    """What plays them: "neuralucb", "network", "linear", "evidence", or "" for one cell on a processor."""
+    kind: str  # what plays them: "neuralucb", "network", "linear", "evidence", or "" for one cell on a processor
     cells: Sequence[Any]
 
 
@@ -64,8 +63,7 @@ class GpuExecutor:
     """One GPU, and processes that use it."""
 
     jobs: int
-    say: Callable[[str], object] = print
-    """Hears of replicas that did not fit into memory."""
+    say: Callable[[str], object] = print  # hears of replicas that did not fit into memory
     device: str = "cuda"
 
     def __call__(self, cells: Sequence[runs.Cell]) -> Iterator[runs.Result]:

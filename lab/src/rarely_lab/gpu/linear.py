@@ -36,11 +36,9 @@ class Replica:
     """What happened in one run."""
 
     arms: IntArray
-    log_dets: Array
-    """log det Z − log det λI after each round, (T,)."""
+    log_dets: Array  # log det Z − log det λI after each round, (T,)
     updates: list[Update] = field(default_factory=list)
-    near_ties: int | None = None
-    """Rounds in which two arms were nearly tied, where they are counted."""
+    near_ties: int | None = None  # rounds in which two arms were nearly tied, where they are counted
 
 
 def on_device(

@@ -33,8 +33,7 @@ from rarely_lab.engine.play import NEARLY
 from rarely_lab.gpu.linear import Replica, Update, on_device, put
 from rarely_lab.gpu.training import Samples, Theta, train
 
-BLOCK = 64
-"""Rounds that a turn decides, at most."""
+BLOCK = 64  # rounds that a turn decides, at most
 Factors = tuple[Tensor, Tensor, Tensor]
 
 
@@ -46,13 +45,10 @@ class NetworkReplica(Replica):
     clock: BatchClock = field(kw_only=True)
     scale: ContextScale = field(kw_only=True)
     done: int = 0
-    frozen: int = 0
-    """Rounds decided, and those in the Z that bonuses come from."""
-    seen: int = 0
-    """Rounds that its scale has seen."""
+    frozen: int = 0  # rounds decided, and those in the Z that bonuses come from
+    seen: int = 0  # rounds that its scale has seen
     log_det: float = 0.0
-    trained: bool = False
-    """Whether other weights than θ_0 have decided."""
+    trained: bool = False  # whether other weights than θ_0 have decided
     near_ties: int = 0
 
     def see(self) -> None:

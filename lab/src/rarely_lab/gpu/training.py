@@ -27,8 +27,7 @@ WARPS, REGISTERS, MOST_SAMPLES = 8, 208, 7
 """Warps of a block of the kernel, numbers that a lane can hold beside its addresses, samples that a warp takes."""
 SPARSE_WARPS, SPARSE, SHARED = 32, 0.2, 227 * 1024
 """Warps of a block of the sparse kernel, the share of columns up to which it pays, and a block's bytes of memory."""
-GRAPH_STEPS = 10
-"""Steps in one graph of products."""
+GRAPH_STEPS = 10  # steps in one graph of products
 
 
 class Theta(NamedTuple):
@@ -66,10 +65,8 @@ class Outcome(NamedTuple):
     weights: Theta
     accepted: Tensor
     attempts: Tensor
-    reasons: list[str]
-    """Why a training is refused; "" where it is accepted."""
-    direction: Theta
-    """The start of the next estimate of the curvature; zeros where Φ is 0."""
+    reasons: list[str]  # why a training is refused; "" where it is accepted
+    direction: Theta  # the start of the next estimate of the curvature; zeros where Φ is 0
 
 
 def train(

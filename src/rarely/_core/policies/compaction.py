@@ -18,20 +18,16 @@ import numpy as np
 from rarely._core.policies.state import PolicyState
 from rarely._core.types import BoolArray
 
-WORTH_DROPPING = 1000
-"""Rows of a history below which an update drops none by itself."""
+WORTH_DROPPING = 1000  # rows of a history below which an update drops none by itself
 
 
 class Compacted(NamedTuple):
     """A state after rows were dropped, and how many."""
 
     state: PolicyState
-    spare: int
-    """Rows dropped that nothing needed."""
-    learned: int
-    """Rows dropped with rewards that training would have used again."""
-    abandoned: int
-    """Rounds dropped that still waited for a reward."""
+    spare: int  # rows dropped that nothing needed
+    learned: int  # rows dropped with rewards that training would have used again
+    abandoned: int  # rounds dropped that still waited for a reward
 
     @property
     def dropped(self) -> int:

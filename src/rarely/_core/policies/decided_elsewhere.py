@@ -54,12 +54,9 @@ def alone(policy: Policy) -> PolicyState:
 class OfferedArms:
     """What an update asks about the arms that were offered in some rounds, chosen or not."""
 
-    stats: ArmStats = field(default_factory=ArmStats)
-    """How well they were known."""
-    most: int = 0
-    """The most arms of a round."""
-    moments: Moments | None = None
-    """Mean and spread of their contexts; None where the learner fits no scale to them."""
+    stats: ArmStats = field(default_factory=ArmStats)  # how well they were known
+    most: int = 0  # the most arms of a round
+    moments: Moments | None = None  # mean and spread of their contexts; None where the learner fits no scale to them
 
     @classmethod
     def start(cls, dim: int | None) -> OfferedArms:
@@ -100,8 +97,7 @@ class DecidedRounds(NamedTuple):
 class VersionFunction:
     """One version of a policy with frozen bonuses: a function of contexts and random numbers, which can be pickled."""
 
-    number: int
-    """The version's."""
+    number: int  # the version's
     version: Version
     reader: ContextReader
 
@@ -150,14 +146,10 @@ class LiveRound(NamedTuple):
     """One round as a `LiveCopy` would decide it; `LiveCopy.accept` makes it so."""
 
     decision: Decision
-    rows: Array
-    """(k, d): contexts of the available arms."""
-    present: BoolArray
-    """(K,): which arms are available."""
-    row: int
-    """Which of `rows` was chosen."""
-    stats: ArmStats
-    """How well its arms were known."""
+    rows: Array  # (k, d): contexts of the available arms
+    present: BoolArray  # (K,): which arms are available
+    row: int  # which of `rows` was chosen
+    stats: ArmStats  # how well its arms were known
     after: PolicyState
 
 
@@ -169,8 +161,7 @@ class LiveCopy:
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self._history = policy, alone(policy).history
-        self.decided = 0
-        """Rounds that were accepted."""
+        self.decided = 0  # rounds that were accepted
 
     def decide(self, contexts: Any, mask: Any, uniforms: Array, worth: Any = None) -> LiveRound:
         """Decide one round with one number from [0, 1), which is used if the policy draws."""
@@ -205,11 +196,9 @@ class FeatureTask:
     """What workers make of rounds: Σ φφᵀ in the form of Z."""
 
     learner: Learner
-    empty: Any
-    """A Z without rounds, of the form to which the sums are added."""
+    empty: Any  # a Z without rounds, of the form to which the sums are added
     forgetting: Forgetting | None
-    latest: int
-    """The last round of all, from which ages are counted."""
+    latest: int  # the last round of all, from which ages are counted
 
     def sums(self, contexts: Array, first: int) -> tuple[Array, int]:
         """Return the sum over the chosen contexts of consecutive rounds, and how many of these count in it."""

@@ -422,8 +422,7 @@ class _Fit:
 
     def __init__(self, fresh: EvidenceLearner, contexts: Array, times: Array, data: _Rewards, alarmed: bool) -> None:
         self.fresh, self.contexts, self.times, self.data, self.alarmed = fresh, contexts, times, data, alarmed
-        self.judged = sample_rows(times, JUDGED)
-        """Which rewards judge."""
+        self.judged = sample_rows(times, JUDGED)  # which rewards judge
         self.judging_times, self.target = times[self.judged], data.scaled[self.judged]
         self.mapped = contexts[self.judged] if fresh.scale.fits else fresh.scale.map(contexts[self.judged])
         assert fresh.units is not None

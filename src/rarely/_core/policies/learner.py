@@ -146,12 +146,9 @@ class RewardTask:
 
     scale: Callable[[Array], Array] | None
     """From contexts to the x of a linear estimate, (n, d); None where there is none."""
-    most: int
-    """Rows that an update trains on, at most."""
-    latest: int
-    """The latest rows, which are kept in any case."""
-    logged: int
-    """The row of the history that the policy's first round has."""
+    most: int  # rows that an update trains on, at most
+    latest: int  # the latest rows, which are kept in any case
+    logged: int  # the row of the history that the policy's first round has
 
     def sums(self, contexts: Array, rewards: Array) -> Array:
         """Return XᵀX, Xᵀr and rᵀr in one row of d² + d + 1 numbers, which add up in any number of parts."""

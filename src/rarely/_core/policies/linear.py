@@ -82,8 +82,7 @@ class LinearLearner(Learner):
     scale: ContextMap
     ridge: float
     coefficients: Array
-    matrix: Array | None
-    """λI + XᵀX over the rewards learned from; None before any, and while `basis` stands for it."""
+    matrix: Array | None  # λI + XᵀX over the rewards learned from; None before any, and while `basis` stands for it
     moment: Array  # Xᵀr
     learned: int = 0  # how many of the rewards, in the order in which they came, are in both
     basis: GrowableArray | None = None  # W, (n, d), of many columns and fewer rewards

@@ -87,8 +87,7 @@ from rarely._core.schedules import Budget, Schedule, schedule_from
 from rarely._core.types import Array, Arrays, Decision, forwarded
 
 Ties = Literal["lowest", "random"]
-SHOWN_UPDATES = 8
-"""Updates in the table that a notebook shows, the last ones."""
+SHOWN_UPDATES = 8  # updates in the table that a notebook shows, the last ones
 
 
 _LEARNS = "observe(decision, reward) takes rewards, update() learns from them, and from_log(…) starts from a log."

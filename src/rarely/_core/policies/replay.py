@@ -28,10 +28,8 @@ class Script(ChoiceRule):
     arms: IntArray
     draws: bool
     ignore_running_bonuses: bool = False
-    quick: bool = True
-    """Whether C may decide: only what the true rule had decided in C gets the same bits there."""
-    instead: ChoiceRule | None = None
-    """The true rule."""
+    quick: bool = True  # whether C may decide: only what the true rule had decided in C gets the same bits there
+    instead: ChoiceRule | None = None  # the true rule
     done: int = 0
 
     @property

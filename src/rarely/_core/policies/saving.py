@@ -34,16 +34,14 @@ from rarely._core.saving.fields import Fields
 from rarely._core.schedules import SCHEDULES, schedule_from
 from rarely._core.types import Arrays
 
-POLICIES: Registry[Any] = Registry("a policy")
-"""Every kind of policy that is imported, the package's and the user's."""
+POLICIES: Registry[Any] = Registry("a policy")  # every kind of policy that is imported, the package's and the user's
 WRAPPERS: dict[str, Callable[[Any, Any], Any]] = {}
 """What other packages put around a policy and save in its file, by name: made of the policy and of what was saved."""
 MODELS: dict[str, Callable[[Any, Any, Arrays], Any]] = {}
 """How a model that is code is restored, by its package: of the one given, what was saved, and the file's arrays."""
 CODE = {"model": "rarely.torch", "estimator": "rarely.ensembles"}
 """Arguments that are code, and the packages that are imported for them where a file names none."""
-_COUNTS = ("learned", "lost", "most_arms")
-"""Whole numbers of a state, as files hold them."""
+_COUNTS = ("learned", "lost", "most_arms")  # whole numbers of a state, as files hold them
 _MISFITS = (RarelyError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
 """What constructors, and the parts of a policy, raise for values that no policy saves."""
 _DECODERS: dict[str, Callable[[Any], Any]] = {

@@ -29,8 +29,7 @@ from rarely._core.types import Array, Described, IntArray
 
 WithinBatch = Literal["frozen", "running"]
 EventKind = Literal["budget", "covariance", "compaction", "limit", "memory", "alarm"]
-TINY_VARIANCE = 1e-30
-"""Stands in for a variance of 0 whose logarithm is taken."""
+TINY_VARIANCE = 1e-30  # stands in for a variance of 0 whose logarithm is taken
 
 
 # What every round makes anew is a value that nobody changes, but not `frozen`, which would take three times as long;
@@ -51,8 +50,7 @@ class Version:
     rule: ChoiceRule
     within_batch: WithinBatch = "frozen"
     """Which Z bonuses come from: with the running one the rounds of a batch spread. Means are frozen either way."""
-    override: ScoreOverride | None = None
-    """A second opinion on arms; None where the model alone scores them."""
+    override: ScoreOverride | None = None  # a second opinion on arms; None where the model alone scores them
 
     @property
     def uses_running(self) -> bool:
@@ -83,14 +81,10 @@ class BatchClock:
 
     budget: Budget
     version: int = 0
-    due_round: int = 0
-    """The round that ended the batch; 0 where it has not ended."""
-    base_round: int = 0
-    """Rounds decided before the batch."""
-    base_log_det: float = 0.0
-    """log det Z − log det λI when the batch began."""
-    rescues: bool = False
-    """Whether a trigger whose log det saturates ends the first batch anyway."""
+    due_round: int = 0  # the round that ended the batch; 0 where it has not ended
+    base_round: int = 0  # rounds decided before the batch
+    base_log_det: float = 0.0  # log det Z − log det λI when the batch began
+    rescues: bool = False  # whether a trigger whose log det saturates ends the first batch anyway
     _schedule: Schedule | None = field(default=None, repr=False, compare=False)
     """That of the batch under way, once it was asked for."""
     _end: BatchEnd | None = field(default=None, repr=False, compare=False)
@@ -243,12 +237,9 @@ class ArmStats(Described):
 
     rounds: int = 0
     arms: int = 0
-    unexplored: float = 0.0
-    """Σ v/v_0 over all arms."""
-    chosen: float = 0.0
-    """Σ log ω²v over the arms that were chosen."""
-    least_known: float = 0.0
-    """Σ log ω²v over the least known arm of each round, that of the largest v."""
+    unexplored: float = 0.0  # Σ v/v_0 over all arms
+    chosen: float = 0.0  # Σ log ω²v over the arms that were chosen
+    least_known: float = 0.0  # Σ log ω²v over the least known arm of each round, that of the largest v
     disjoint: bool = True
     """Whether no column had numbers other than 0 for two arms of a round, as with `ArmBlocks` or one-hot arms."""
 
@@ -385,23 +376,16 @@ class PolicyState:
     current: Version
     clock: BatchClock
     history: History
-    random: RandomPlace
-    """The place of the policy's generator in its stream."""
-    reader: ContextReader
-    """What contexts have looked like so far."""
+    random: RandomPlace  # the place of the policy's generator in its stream
+    reader: ContextReader  # what contexts have looked like so far
     updates: GrowingTuple[UpdateRecord] = field(default_factory=GrowingTuple)
     arm_stats: ArmStats = field(default_factory=ArmStats)
-    learned: int = 0
-    """Rewards that were in at the last accepted update, or when it was prepared."""
+    learned: int = 0  # rewards that were in at the last accepted update, or when it was prepared
     events: tuple[PolicyEvent, ...] = ()
-    lost: int = 0
-    """Rounds that are not in Z: forgotten, or dropped before it was rebuilt."""
-    most_arms: int = 0
-    """The most arms that a round has offered."""
-    expectations: Expectations = field(default_factory=Expectations)
-    """What the next batch is compared with."""
-    ledger: Any = None
-    """The `Ledger` of a policy under a ceiling or shares; None of others."""
+    lost: int = 0  # rounds that are not in Z: forgotten, or dropped before it was rebuilt
+    most_arms: int = 0  # the most arms that a round has offered
+    expectations: Expectations = field(default_factory=Expectations)  # what the next batch is compared with
+    ledger: Any = None  # the `Ledger` of a policy under a ceiling or shares; None of others
 
     def with_event(self, kind: EventKind, detail: str, reason: str = "", round: int | None = None) -> PolicyState:
         """Return the state with one more event on record."""
