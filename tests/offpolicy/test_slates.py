@@ -106,6 +106,56 @@ def test_a_policy_is_judged_by_slates_that_another_has_decided():
     assert slates(log.valued(), log.probabilities).value == pytest.approx(2 * slates(log, log.probabilities).value)
 
 
+@pytest.mark.parametrize("exploration", [None, Mixture(0.4)])
+def test_independent_slots_of_all_slates_that_can_be_drawn_have_the_targets_value(exploration):
+    """Every ordered slate of uniform logging once is its expectation, so the estimate is the value itself."""
+    from itertools import permutations
+
+    contexts, every = np.array([[0.3], [0.9], [0.1], [0.5]]), np.array([*permutations(range(K), SLOTS)])
+    chances = np.zeros((len(every), SLOTS, K))
+    for j in range(SLOTS):
+        left = (every[:, :j, None] != np.arange(K)).all(axis=1)
+        chances[:, j] = left / left.sum(axis=1, keepdims=True)
+    pays = np.random.default_rng(4).random((SLOTS, K))
+    given = {"probabilities": chances.reshape(-1, K), "mask": chances.reshape(-1, K) > 0}
+    log = DecisionLog.from_arrays(
+        np.tile(contexts, (every.size, 1, 1)),
+        every.ravel(),
+        pays[np.arange(SLOTS), every].ravel(),
+        slates=np.repeat(np.arange(len(every)), SLOTS),
+        **given,
+    )
+    target, alone = LinUCB(1, OnDemand(), beta=1.0, exploration=exploration, seed=0), np.zeros((SLOTS, K))
+    for slate in every:  # what slates of its own have in each slot
+        left = [~np.isin(np.arange(K), slate[:j]) for j in range(SLOTS)]
+        turns = [target.probabilities(contexts, mask=mask)[arm] for mask, arm in zip(left, slate, strict=True)]
+        alone[np.arange(SLOTS), slate] += np.prod(turns)
+    exact = slates(log, np.tile(alone, (len(every), 1)), model="independent").value
+    assert exact == pytest.approx(float((alone * pays).sum()), abs=1e-12)
+    drawn = slates(log, target, model="independent")
+    assert drawn.value == pytest.approx(exact, abs=1e-12 if exploration is None else 0.1)
+    assert slates(log, log.probabilities, model="independent").value == pytest.approx(pays.mean(axis=1).sum())
+
+
+def test_independent_slots_of_slates_that_a_policy_decided():
+    """The truth lies in the interval about as often as it says, of logs that `select(slots=…)` wrote."""
+    contexts, held = np.array([[0.3], [0.9], [0.1], [0.5]]), 0
+    target = LinUCB(1, OnDemand(), beta=1.0, seed=9)
+    best = np.argsort(-contexts[:, 0])[:SLOTS]
+    for seed in range(40):
+        rng, log = np.random.default_rng((seed, 1)), DecisionLog()
+        policy = LinUCB(1, OnDemand(), beta=1.0, exploration=Mixture(0.8), within_batch="frozen", seed=seed)
+        for _ in range(100):
+            slate = policy.select(contexts, slots=SLOTS)
+            log.record(contexts, slate)
+            log.observe(slate, (rng.random(SLOTS) < 0.2 + 0.15 * slate.arm).astype(float))
+        estimate = slates(log, target, model="independent")
+        held += estimate.low < float((0.2 + 0.15 * best).sum()) < estimate.high
+        cascade = slates(log, target, model="cascade")
+        assert estimate.error < cascade.error
+    assert held >= 36
+
+
 def test_slots_that_were_not_seen_paid_nothing():
     log, policy, contexts = DecisionLog(), Uniform(1, seed=0), np.zeros((K, 1))
     for reward in ([1.0], [0.0, 1.0], [0.0, 0.0, 0.0]):
@@ -121,8 +171,19 @@ def test_what_a_log_cannot_say_is_refused():
     rng = np.random.default_rng(3)
     arms, chances = drawn_in_turn(LOGGING, rng.random((20, SLOTS)))
     log = log_of(arms, chances, world(arms, rng, True))
-    with pytest.raises(NotIdentified, match="each slot alone"):
-        slates(log, log.probabilities, model="independent")
+    own, sure = DecisionLog(), LinUCB(1, OnDemand(), seed=0)  # which leaves nothing to chance
+    slate = sure.select(np.arange(4.0)[:, None], slots=2)
+    own.record(np.arange(4.0)[:, None], slate)
+    own.observe(slate, [1.0, 0.0])
+    with pytest.raises(NotIdentified, match="the target chooses arm 3"):
+        slates(own, np.eye(4)[[3, 3]], model="independent")
+    mixed, others = LinUCB(1, OnDemand(), exploration=Mixture(0.5), seed=0), DecisionLog()
+    offered = [np.arange(4.0)[:, None] + slot for slot in range(2)]
+    slate = mixed.select(lambda slot, above: offered[slot], slots=2)
+    others.record(offered, slate)
+    others.observe(slate, [1.0, 0.0])
+    with pytest.raises(NotIdentified, match="differ from slot to slot"):
+        slates(others, mixed, model="independent")
     with pytest.raises(InvalidInput, match="model"):
         slates(log, log.probabilities, model="wide")
     with pytest.raises(InvalidLog, match="no slates"):

@@ -136,12 +136,13 @@ def compared(
     return arms, chances, logging, weights
 
 
-def read_target(target: Target, log: DecisionLog, places: IntArray) -> Array:
+def read_target(target: Target, log: DecisionLog, places: IntArray, present: BoolArray | None = None) -> Array:
     """Return (m, K): the target's probabilities in the rounds of a log that lie at `places`.
 
     Rounds that are `log.probabilities` are taken as they are, with NaN where the log knows the chosen arm's alone.
+    `present` are the arms that a target may have, by default those that were available.
     """
-    present, tied = log.present, isinstance(target, Mapping)
+    present, tied = log.present if present is None else present, isinstance(target, Mapping)
     if isinstance(target, Policy):
         worth = log.worth
         worth = None if worth is None else worth[places]

@@ -6,32 +6,43 @@
     cascade       V̂ = mean of Σ_j (Π_{i≤j} w_i)·r_j      if a slot's reward knows nothing of the slots below
     independent   V̂ = mean of Σ_j w_j·r_j                if it knows of no other slot, with w_j of that slot alone
 
-The fewer weights are multiplied, the narrower the interval. Probabilities that were drawn in turn are those given what
-stands above; the weights of `independent` need those of a slot alone, which a log has whose slots were drawn so.
+The fewer weights are multiplied, the narrower the interval. What a slot has alone, whatever stands above, a log knows
+whose slots were drawn so. Of slots that were drawn in turn, as those of `select(contexts, slots=…)`, it follows:
+
+    w_j = π_j(a_j)/(p(a_j | a_<j)·Π_{i<j} (1 − p(a_j | a_<i)))
+
+Each arm that is left in slot j has been spared by the slots above with the chances in the product, one after another,
+so on average over what stands there every arm has the weight π_j(a), as if none had been taken. π_j(a), the target's
+probability of an arm in slot j, is that of a policy in slates of its own, of which some are drawn: their mean is right
+on average however few they are, and exact where it draws nothing.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from rarely.extend import Array, IntArray
+from rarely.extend import Array, IntArray, Policy
 from rarely.extend.checks import check_choice
+from rarely.extend.provisional import sample_arms
 from rarely.frames.policy import FramePolicy
-from rarely.logs.decision_log import DecisionLog, check_log
+from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog
 from rarely.offpolicy.estimates import Estimate, note_on_weights
 from rarely.offpolicy.intervals import deviations, effective, normal
-from rarely.offpolicy.sample import NotIdentified, Target, by_tables, compared
+from rarely.offpolicy.sample import NEGLIGIBLE, NotIdentified, Target, by_tables, compared, read_target
 
 SlateModel = Literal["whole", "cascade", "independent"]
+DRAWN = 16
+"""Slates that a target draws for each on record, for its probabilities in a slot whatever stands above."""
 
 
 def slates(log: DecisionLog, target: Target, *, model: SlateModel = "cascade", level: float = 0.95) -> Estimate:
     """Estimate the mean reward of a slate, the sum of its slots, by inverse propensity scores.
 
-    Raises `NotIdentified` as `ips` does, and for "independent" if arms above a slot could not be chosen again in it.
+    Raises `NotIdentified` as `ips` does, and for "independent" if the contexts of arms that stand above a slot are not
+    on record, because they are others in each slot.
 
     Parameters
     ----------
@@ -39,7 +50,8 @@ def slates(log: DecisionLog, target: Target, *, model: SlateModel = "cascade", l
         Decisions of `select(contexts, slots=…)`, or `DecisionLog.from_arrays(…, slates=…)`. Slates without any reward
         are left out, and a slot without one was not seen.
     target, level
-        As in `ips`: the target's probabilities in each slot, given what the log shows above it.
+        As in `ips`: the target's probabilities in each slot, given what the log shows above it. For "independent"
+        those of the slot alone, also of arms above it; `log.probabilities` is the old rule all the same.
     model
         What a slot's reward may depend on: the "whole" slate, the slots above it ("cascade"), or itself alone.
 
@@ -63,14 +75,11 @@ def slates(log: DecisionLog, target: Target, *, model: SlateModel = "cascade", l
     theirs = log
     if isinstance(target, FramePolicy):
         target, theirs = target.policy, by_tables(target.tables, log)
-    arms, _, logging, weights = compared(log, target, theirs, places)
-    below = np.delete(np.arange(len(arms)), starts)
-    if model == "independent" and (logging[below, arms[below - 1]] == 0).any():
-        raise NotIdentified(
-            "model 'independent' needs the probabilities of each slot alone, and this log has them given what stands "
-            "above: an arm that was taken has 0 further down. Take model='cascade', which needs no others."
-        )
-    rewards, counted = np.nan_to_num(log.rewards[places]), _weights(weights, starts, model)
+    if model == "independent" and _in_turn(log, places, starts):
+        weights = _weights_alone(log, target, theirs, places, starts)
+    else:
+        weights = compared(log, target, theirs, places)[3]
+    rewards, counted = np.nan_to_num(log.rewards[places]), _multiplied(weights, starts, model)
     terms = np.add.reduceat(counted * rewards, starts)
     sizes = np.maximum.reduceat(counted, starts)
     value, n = float(terms.mean()), len(terms)
@@ -93,7 +102,66 @@ def _slots(log: DecisionLog) -> tuple[IntArray, IntArray]:
     return places, np.flatnonzero(np.r_[True, marks[1:] != marks[:-1]])
 
 
-def _weights(weights: Array, starts: IntArray, model: SlateModel) -> Array:
+def _in_turn(log: DecisionLog, places: IntArray, starts: IntArray) -> bool:
+    """Return whether an arm that stands in a slot could not be chosen again in the next."""
+    below = np.delete(np.arange(len(places)), starts)
+    return bool((probabilities_of(log, places)[below, log.arms[places][below - 1]] == 0).any())
+
+
+def _weights_alone(log: DecisionLog, target: Any, theirs: DecisionLog, places: IntArray, starts: IntArray) -> Array:
+    """Return the weight of each slot by itself, of slots that were drawn in turn: w_j of the module."""
+    each, arms, logging = np.arange(len(places)), log.arms[places], probabilities_of(log, places)
+    first = np.repeat(starts, np.diff([*starts, len(places)]))
+    slot, spared, above = each - first, np.ones_like(logging), np.zeros(logging.shape, np.bool_)
+    for j in range(1, slot.max() + 1):
+        here = np.flatnonzero(slot == j)
+        spared[here] = spared[here - 1] * np.maximum(1 - logging[here - 1], 0)
+        above[here] = above[here - 1]
+        above[here, arms[here - 1]] = True
+    if isinstance(target, Policy):
+        chances = _chances_in_slots(target, theirs, places, first)
+    else:
+        present = log.present
+        present[places] = present[places[first]]
+        chances = read_target(target, log, places, present)
+        if np.array_equal(chances, logging, equal_nan=True):  # the old rule, whatever its slots would have alone
+            return np.ones(len(places))
+    unseen = np.argwhere((chances > NEGLIGIBLE) & ~((spared > 0) & ((logging > 0) | above)))
+    if len(unseen):
+        i, arm = unseen[0]
+        raise NotIdentified(
+            "the log must have been able to choose whatever the target would, and its probabilities of all arms be "
+            f"known; in slot {slot[i] + 1} of the slate of round {log.rounds[places[first[i]]]} the target chooses arm "
+            f"{arm} with probability {chances[i, arm]:.4g}, the log with 0 or nobody knows which. Log with an "
+            "exploration, such as Mixture(0.05), or take model='cascade'."
+        )
+    return np.asarray(chances[each, arms] / (logging[each, arms] * spared[each, arms]))
+
+
+def _chances_in_slots(target: Policy, log: DecisionLog, places: IntArray, first: IntArray) -> Array:
+    """Return a policy's probabilities in each slot of slates of its own: the mean over some that it draws."""
+    contexts, present, worth = log.contexts[places], log.present[places], log.worth
+    if (contexts[present] != contexts[first][present]).any():
+        raise NotIdentified(
+            "model 'independent' needs the contexts of all arms in each slot, and this log has no more those of arms "
+            "that stand above it, which differ from slot to slot. Take model='cascade', which does not ask for them."
+        )
+    chances, generator = np.zeros(present.shape), np.random.default_rng(0)
+    left = np.repeat(present[:, None], DRAWN, axis=1)  # of the first slot of each slate, and of no other
+    slot = np.arange(len(places)) - first
+    for j in range(slot.max() + 1):
+        here = np.flatnonzero(slot == j)
+        heads = np.repeat(first[here], DRAWN)
+        mask = left[first[here]].reshape(len(heads), -1)
+        valued = None if worth is None else worth[places[heads]]
+        drawn = target.probabilities(contexts[heads], mask=mask, worth=valued)
+        arms = sample_arms(drawn, generator.random(len(drawn)))
+        chances[here] = drawn.reshape(len(here), DRAWN, -1).mean(axis=1)
+        left[heads, np.tile(np.arange(DRAWN), len(here)), arms] = False
+    return chances
+
+
+def _multiplied(weights: Array, starts: IntArray, model: SlateModel) -> Array:
     """Return what the reward of each slot is multiplied by."""
     if model == "independent":
         return weights
