@@ -53,7 +53,6 @@ class TorchNetwork(Network):
 
     model: Any = None
     rate: float | None = None  # Adam's learning rate; None where gradient descent takes a given number of steps
-    shares_rows = False
     skips = (0.0,)
 
     @cached_property

@@ -17,7 +17,6 @@ import numpy as np
 
 from rarely._core.covariance.protocol import Candidates, Covariance, Limit, Price, Proposal, RowCost, Widths
 from rarely._core.model.features import Factors
-from rarely._core.model.shared_row import SharedFactors
 from rarely._core.model.sparse_features import unpacked
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
@@ -48,8 +47,6 @@ class Diagonal(Covariance):
 
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         total, matrix = np.zeros(len(factors)), self._running if running else self._frozen
-        if isinstance(factors, SharedFactors):
-            return Candidates(factors, factors.weighed_squares(1 / matrix[0], 1 / matrix[1]))
         factors = factors.written()
         for a, d, z in zip(factors.inputs, factors.signals, matrix, strict=True):
             if len(z) == 1:

@@ -66,18 +66,13 @@ class Crossed(Standardising):
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"rows": int(self.rows)}
 
-    def plain(self, contexts: Array) -> Array:
-        """Return (n, r + a) contexts scaled and not crossed."""
-        out = contexts - self.center
-        out /= self.spread
-        return out
-
     def __call__(self, contexts: Array) -> Array:
         """Scale and cross (n, r + a) contexts to (n, scaled_dim)."""
         d, r = self.dim, self.rows
         out = np.ones((len(contexts), self.scaled_dim))
         plain = out[:, :d]
-        plain[:] = self.plain(contexts)
+        np.subtract(contexts, self.center, out=plain)
+        plain /= self.spread
         products = out[:, d : d + r * (d - r)].reshape(len(out), r, d - r)
         np.multiply(plain[:, :r, None], plain[:, None, r:], out=products)
         return out

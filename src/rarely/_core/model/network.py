@@ -26,7 +26,6 @@ import numpy as np
 
 from rarely._core.errors import InvalidInput, check_choice, check_not_negative, check_whole
 from rarely._core.model.features import Factors, gram
-from rarely._core.model.shared_row import SharedFactors, SharedRow
 from rarely._core.native.linalg import BLAS_ALONE, product
 from rarely._core.types import Array, Floats
 
@@ -208,21 +207,6 @@ class Network:
         inputs: Any = work.inputs  # of float64, as the workspace is
         signals: Any = work.signals
         return np.asarray(values, np.float64), Factors(inputs, signals)
-
-    @property
-    def shares_rows(self) -> bool:
-        """Whether `values_of_shared` can compute this network: two layers without biases."""
-        return self.depth == 2 and not self.biases
-
-    def values_of_shared(self, weights: Weights, contexts: SharedRow) -> tuple[Array, SharedFactors]:
-        """Return `values_and_factors` of crossed contexts that share their row, without crossing them."""
-        first, last = (np.asarray(w, np.float64) for w in weights)
-        units, m = contexts.image(first), self.hidden
-        np.maximum(units, 0, out=units)
-        values = np.einsum("ij,j->i", units, last[0, :m])
-        if self.skip is not None:
-            values += self.skip * contexts.image(last[:, m:])[:, 0]
-        return self.output_scale * values, SharedFactors(contexts, units, (units > 0) * last[0, :m], self.skip)
 
 
 @dataclass(frozen=True, slots=True)

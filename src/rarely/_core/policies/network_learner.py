@@ -23,13 +23,11 @@ from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import Covariance, Widths
 from rarely._core.covariance.cholesky import ridge_solution
 from rarely._core.errors import SnapshotError
-from rarely._core.inputs.arm_blocks import Crossed
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SeenSpace, SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.network import Network, Weights
-from rarely._core.model.shared_row import SharedRow
 from rarely._core.model.sparse_features import values_and_factors
 from rarely._core.policies.learner import FitResult, Learner, LearnerAround, RewardTask, ScaledLearner, TrainingSet
 from rarely._core.policies.options import TUNED_ROWS
@@ -66,24 +64,11 @@ class NetworkLearner(ScaledLearner):
         return ((m + 1, packed), (1, m))  # see `rarely._core.model.sparse_features`
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
-        values, factors = self.values_and_factors(contexts)
-        return self.rewards.center + self.rewards.spread * values, factors
-
-    def values_and_factors(self, contexts: Array) -> tuple[Array, Factors]:
-        """Return f(x̃; θ_b), (n,), and features; zeros of sparse contexts and shared rows save work."""
         if self.sparse is not None:
-            return values_and_factors(self.network, self.weights, self.sparse.padded(contexts))
-        shared = self.shared_row(contexts)
-        if shared is not None:
-            return self.network.values_of_shared(self.weights, shared)
-        return self.network.values_and_factors(self.weights, self.scale(contexts))
-
-    def shared_row(self, contexts: Array) -> SharedRow | None:
-        """Return the parts of contexts that are crossed with one row, where that saves work."""
-        crossed = self.scale.map
-        if not (isinstance(crossed, Crossed) and self.network.shares_rows) or self.scale.clips:
-            return None
-        return SharedRow.of(crossed.plain(contexts), crossed.rows, crossed.constant)
+            values, factors = values_and_factors(self.network, self.weights, self.sparse.padded(contexts))
+        else:
+            values, factors = self.network.values_and_factors(self.weights, self.scale(contexts))
+        return self.rewards.center + self.rewards.spread * values, factors
 
     @property
     def sparse(self) -> SparseRows | None:
