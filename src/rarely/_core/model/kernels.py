@@ -30,7 +30,7 @@ from rarely._core.growable_array import place
 from rarely._core.model.features import Factors
 from rarely._core.model.tangent_kernel import NTK, Directions
 from rarely._core.native import in_use, library, linalg
-from rarely._core.native.loader import KernelTask
+from rarely._core.native.loader import struct
 from rarely._core.types import Array, BoolArray
 
 NAMES = ("linear", "network", "products", "constant", "learned")
@@ -189,8 +189,8 @@ def products(left: Factors, right: Factors) -> Array:
     out = linalg.room(len(left), len(right))
     left_at, right_at = ([place(array) if array.size else 0 for array in side] for side in sides)
     steps = (step // 8 for step in out.strides)
-    task = KernelTask(*widths, len(left), *left_at, len(right), *right_at, *steps, out.__array_interface__["data"][0])
-    if library().rarely_kernel(task):
+    at = out.__array_interface__["data"][0]
+    if library().rarely_kernel(struct("kernel_task")(*widths, len(left), *left_at, len(right), *right_at, *steps, at)):
         raise MemoryError(linalg.NO_MEMORY)
     return out
 

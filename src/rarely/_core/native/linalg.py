@@ -16,7 +16,7 @@ import numpy as np
 
 from rarely._core.growable_array import address
 from rarely._core.native import form, in_use, library, threads
-from rarely._core.native.loader import CrossTask, SolveTask
+from rarely._core.native.loader import struct
 from rarely._core.types import Array
 
 LANES = 8
@@ -49,7 +49,7 @@ def cross(past: Sequence[Array], new: Sequence[Array]) -> Array:
     olds, freshes = _addresses(old), _addresses(fresh)  # named, to outlive the call
     places = (ctypes.addressof(sizes), ctypes.addressof(olds), ctypes.addressof(freshes), address(out))
     workers = threads() if blocks > 1 else 1
-    if library().rarely_cross(CrossTask(width, blocks, rows, len(old) // 2, workers, *places)):
+    if library().rarely_cross(struct("cross_task")(width, blocks, rows, len(old) // 2, workers, *places)):
         raise MemoryError(NO_MEMORY)
     return out[:, :count] if width else out[:count].T
 
@@ -120,8 +120,7 @@ def solve(panels: Panels, rhs: Array, rows: int, beginning: Array | None, *, ove
     workers = threads() if blocks > 1 else 1
     left = ctypes.addressof(panels.addresses)
     inverse = left + len(panels.left) * ctypes.sizeof(ctypes.c_void_p)
-    task = SolveTask(width, blocks, done, rows, workers, left, inverse, address(whole))
-    if library().rarely_solve(task):
+    if library().rarely_solve(struct("solve_task")(width, blocks, done, rows, workers, left, inverse, address(whole))):
         raise MemoryError(NO_MEMORY)
     return y
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import sys
 import zlib
 from functools import cache
@@ -15,85 +16,32 @@ RECORD = Path(__file__).with_name("_native_build.json")
 """What the build recorded about itself, also if it failed."""
 SOURCE_TREE = RECORD.parents[4]
 """Of an editable install; else a folder without `hatch_build.py`."""
-_SIZE, _REAL, _ADDRESS = ctypes.c_ssize_t, ctypes.c_double, ctypes.c_void_p
+_HEADER = Path(__file__).with_name("rarely_native.h")
+_KINDS = {"ptrdiff_t": ctypes.c_ssize_t, "double": ctypes.c_double, "int": ctypes.c_int, "unsigned": ctypes.c_uint}
 
 
-class TrainingTask(ctypes.Structure):
-    """`struct rarely_training_task` of `rarely_native.h`."""
+@cache
+def struct(name: str) -> Any:
+    """Return a struct of the header as a class; what a struct inside it has are its own fields, with a prefix.
 
-    _fields_ = (
-        *((name, _SIZE) for name in ("number_bytes", "samples", "dim", "units", "hidden_layers", "threads")),
-        *((name, _ADDRESS) for name in ("contexts", "targets", "initial", "weights", "previous")),
-        *((name, _SIZE) for name in ("taken", "steps")),
-        *((name, _REAL) for name in ("skip", "ridge", "step_size", "hopeless", "result")),
-        *((name, _SIZE) for name in ("groups", "shared")),
-        *((name, _ADDRESS) for name in ("sample_order", "column_order", "group_samples", "group_columns")),
-    )
-
-
-class CrossTask(ctypes.Structure):
-    """`struct rarely_cross_task`."""
-
-    _fields_ = (
-        *((name, _SIZE) for name in ("width", "blocks", "past", "layers", "threads")),
-        *((name, _ADDRESS) for name in ("sizes", "old_factors", "new_factors", "out")),
-    )
+    >>> [field for field, _ in struct("kernel_task")._fields_][2:5]
+    ['learned', 'left_count', 'left_raw']
+    """
+    body, fields = _header().partition(f"struct rarely_{name} {{")[2].partition("\n}")[0], list[tuple[str, Any]]()
+    for statement in body.split(";")[:-1]:
+        inner = re.match(r"\s*struct rarely_(\w+) \w", statement)
+        for declared in statement.split(","):
+            field = declared.split()[-1].strip("*")
+            kind: Any = ctypes.c_void_p if "*" in declared else _KINDS.get(statement.split()[0])
+            parts = struct(inner[1])._fields_ if inner else ()
+            fields += [(f"{field}_{part}", of) for part, of in parts] or [(field, kind)]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-class SolveTask(ctypes.Structure):
-    """`struct rarely_solve_task`."""
-
-    _fields_ = (
-        *((name, _SIZE) for name in ("width", "blocks", "done", "rows", "threads")),
-        *((name, _ADDRESS) for name in ("left", "inverse", "solution")),
-    )
-
-
-class StepTask(ctypes.Structure):
-    """`struct rarely_step_task`."""
-
-    _fields_ = (
-        *((name, _SIZE) for name in ("rounds", "arms", "dim", "parameters", "rule", "advances", "disjoint", "offered")),
-        *((name, _SIZE) for name in ("version", "row", "arm")),
-        *((name, _REAL) for name in ("epsilon", "per_deviation", "ridge", "reward_spread", "log_det", "unexplored")),
-        *((name, _REAL) for name in ("picked", "least_known")),
-        *((name, _ADDRESS) for name in ("center", "spread", "theta", "scoring", "factor", "matrix", "rows", "dual")),
-        *((name, _ADDRESS) for name in ("gains", "costs", "present", "uniforms", "shares", "normal", "given")),
-        *((name, _ADDRESS) for name in ("scores", "log_dets", "held_out", "chosen", "known", "numbers")),
-    )
-
-
-_SIDE = ("x", "u", "z", "clocks", "x_lengths", "u_lengths", "z_lengths")
-
-
-def _sides(*sides: str) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of `struct rarely_kernel_side`, for each of these."""
-    return tuple(
-        (f"{side}_{name}", _ADDRESS if name in _SIDE else _SIZE) for side in sides for name in ("count", *_SIDE)
-    )
-
-
-class DualTask(ctypes.Structure):
-    """`struct rarely_dual_task`."""
-
-    _fields_ = (
-        *((name, _SIZE) for name in ("raw", "centred", "learned", "width", "blocks", "predicted")),
-        *_sides("past", "points"),
-        *((name, _REAL) for name in ("most", "reward_center", "reward_scale", "time", "side")),
-        *((name, _ADDRESS) for name in ("center", "rates", "sizes", "metric", "roots", "coefficients", "left")),
-        *((name, _ADDRESS) for name in ("inverse", *_SIDE, "norms", "solution", "k")),
-    )
-
-
-class KernelTask(ctypes.Structure):
-    """`struct rarely_kernel_task`."""
-
-    _fields_ = (
-        *((name, _SIZE) for name in ("raw", "centred", "learned")),
-        *_sides("left", "right"),
-        *((name, _SIZE) for name in ("row_step", "column_step")),
-        ("out", _ADDRESS),
-    )
+@cache
+def _header() -> str:
+    """Return the header without comments."""
+    return re.sub(r"/\*.*?\*/", "", _HEADER.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 class State(NamedTuple):
@@ -127,18 +75,19 @@ def load() -> State:
 
 
 def _declare(loaded: Any) -> None:
-    loaded.rarely_descend.argtypes = loaded.rarely_curvature.argtypes = [ctypes.POINTER(TrainingTask)]
-    loaded.rarely_cross.argtypes = [ctypes.POINTER(CrossTask)]
-    loaded.rarely_solve.argtypes = [ctypes.POINTER(SolveTask)]
-    loaded.rarely_step.argtypes = [ctypes.POINTER(StepTask)]
-    loaded.rarely_kernel.argtypes = [ctypes.POINTER(KernelTask)]
-    loaded.rarely_regress.argtypes = [_SIZE, _SIZE, _SIZE, *3 * [_ADDRESS]]
-    loaded.rarely_highest.argtypes = [_SIZE, _ADDRESS, _ADDRESS, _REAL, ctypes.c_int, _ADDRESS, _ADDRESS]
-    loaded.rarely_factor.argtypes, loaded.rarely_invert.argtypes = [_SIZE, _ADDRESS], [_SIZE, _ADDRESS, _ADDRESS]
-    loaded.rarely_invert.restype = None
-    loaded.rarely_form.argtypes, loaded.rarely_form.restype = [], ctypes.c_char_p
-    loaded.rarely_use_form.argtypes = [ctypes.c_char_p]
-    loaded.rarely_sources.argtypes, loaded.rarely_sources.restype = [], ctypes.c_uint
+    for returned, name, taken in re.findall(r"\nRARELY_EXPORT (.+?)(rarely_\w+)\(([^)]*)\);", _header()):
+        function = getattr(loaded, name)
+        function.restype = _taken(returned)
+        function.argtypes = [_taken(each) for each in taken.split(",") if each != "void"]
+
+
+def _taken(declared: str) -> Any:
+    """Return the type of what a function of the header takes or returns."""
+    if "*" not in declared:
+        return _KINDS.get(declared.split()[0])
+    if named := re.search(r"struct rarely_(\w+)", declared):
+        return ctypes.POINTER(struct(named[1]))
+    return ctypes.c_char_p if "char" in declared else ctypes.c_void_p
 
 
 def record() -> dict[str, Any]:

@@ -36,7 +36,7 @@ from rarely._core.inputs.worth import Worth
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import CLIP, KernelForm, products
 from rarely._core.native import in_use, library, linalg
-from rarely._core.native.loader import DualTask, StepTask
+from rarely._core.native.loader import struct
 from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, LARGE_WORTH, MODEL, NO_MODEL, decision_of
 from rarely._core.policies.state import ArmStats, PolicyState, Version
 from rarely._core.types import Array, Decision
@@ -52,6 +52,7 @@ KINDS = {"given": np.int64, "present": np.bool_, "held_out": np.bool_}
 """The numbers of arrays that do not hold float64."""
 FLOATS = np.dtype(np.float64)
 SIDE = ("x", "u", "z", "clocks", "x_lengths", "u_lengths", "z_lengths")
+OF_A_SIDE = ("raw", "centred", "learned", "clocks", "raw_lengths", "lengths", "learned_lengths")
 """The arrays of a feature by kernels."""
 NONE = np.zeros((1, 1))
 
@@ -125,7 +126,7 @@ class CompiledStep:
         scored = linear or kernels or not learner.predicts
         if not (in_use() and own.compiled and scored and current.override is None and current.unit == 1):
             return False
-        task = self._task = self._task or StepTask(normal=_tables()[1])
+        task = self._task = self._task or struct("step_task")(normal=_tables()[1])
         self._step = library().rarely_step
         shared = own.draws if own.compiled == "upper" else not getattr(own, "lowest", True)
         task.rule, task.dim, task.parameters = RULES[own.compiled] + shared, learner.dim, 0
@@ -452,7 +453,7 @@ class KernelRoom:
         self._past: Any = None
         self._panels: Any = None
         units, raw, learned = form.units, form.roots[0] > 0, form.metric is not None
-        task = self.task = DualTask(raw=dim * raw, centred=dim + 1, learned=(dim + 1) * learned)
+        task = self.task = struct("dual_task")(raw=dim * raw, centred=dim + 1, learned=(dim + 1) * learned)
         self._widths = (dim * raw, dim + 1, (dim + 1) * learned, 2, 1, 3, 1)
         held: dict[str, Any] = {"center": units.center, "rates": units.rates, "sizes": units.sizes, "roots": form.roots}
         held |= {"metric": form.metric, "coefficients": form.coefficients}
@@ -471,7 +472,7 @@ class KernelRoom:
         self._room: dict[str, Array] = {}
 
     def _point_to(self, side: str, arrays: Sequence[Array]) -> None:
-        for name, array in zip(SIDE, arrays, strict=True):
+        for name, array in zip(OF_A_SIDE, arrays, strict=True):
             setattr(self.task, f"{side}_{name}", address(array) if array.size else None)
 
     def prepare(self, covariance: Dual, arms: int, *, running: bool) -> None:

@@ -34,7 +34,7 @@ import numpy as np
 from rarely._core.errors import InvalidInput
 from rarely._core.model.network import Network, Weights, Workspace
 from rarely._core.native import form, in_use, library, threads
-from rarely._core.native.loader import TrainingTask
+from rarely._core.native.loader import struct
 from rarely._core.types import Array, BoolArray, Floats, IntArray
 
 CACHE_BYTES = 2**18  # a tile's widest array should stay in the second-level cache through a pass
@@ -345,8 +345,8 @@ class CompiledObjective(Objective):
         pointers = _at(self.initial), _at(product)
         return _run(library().rarely_curvature, self._task(*pointers)), product
 
-    def _task(self, initial: Pointers, weights: Pointers, previous: Pointers | None = None) -> TrainingTask:
-        return TrainingTask(
+    def _task(self, initial: Pointers, weights: Pointers, previous: Pointers | None = None) -> Any:
+        return struct("training_task")(
             number_bytes=np.dtype(self.dtype).itemsize,
             samples=self.samples,
             dim=self.network.dim,
@@ -374,7 +374,7 @@ def _at(weights: Weights) -> Pointers:
     return (ctypes.c_void_p * len(weights))(*(w.ctypes.data for w in weights))
 
 
-def _run(function: Callable[..., int], task: TrainingTask) -> float:
+def _run(function: Callable[..., int], task: Any) -> float:
     if function(task):
         raise MemoryError("the compiled passes could not allocate their buffers")
     return float(task.result)
@@ -448,7 +448,7 @@ class BlockObjective(Objective):
 class CompiledBlockObjective(CompiledObjective, BlockObjective):
     """`BlockObjective` in C."""
 
-    def _task(self, initial: Pointers, weights: Pointers, previous: Pointers | None = None) -> TrainingTask:
+    def _task(self, initial: Pointers, weights: Pointers, previous: Pointers | None = None) -> Any:
         task, pattern = super()._task(initial, weights, previous), self._pattern
         task.groups, task.shared = len(pattern.group_samples), pattern.shared
         task.sample_order, task.column_order = pattern.samples.ctypes.data, pattern.columns.ctypes.data
