@@ -1,4 +1,4 @@
-"""ℒ/m, its gradient and its curvature over all samples: in NumPy and in C, dense or by blocks.
+"""ℒ/m, its gradient and its curvature over all samples: in NumPy, and in C also by blocks.
 
     ℒ/m = Σ (u_i − y_i)²/2 + λ‖θ − θ_0‖²/2        see `rarely._core.training.gradient_descent` for the letters
     x  (n, d)    y  (n,)    W_1  (m, d)    W_2 … W_{L−1}  (m, m)    W_L  (1, m)
@@ -17,15 +17,13 @@ then fall into groups, one for each arm, and a group needs the shared columns an
 `pattern_of` finds the groups in the contexts themselves, however they were made: two samples are in one group if a
 column that is not shared is nonzero in both, or a chain of such samples joins them. A sample of group g has
 u(x; W_1, …) = u(x_g; W_1g, …), x_g its nonzero columns and W_1g those of W_1: a network of fewer inputs. So the sum
-over samples is one over groups, each a dense objective on a part of the weights (`BlockObjective`), without the
-products with zeros.
+over samples is one over groups, each on a part of the weights (`BlockObjective`), without the products with zeros.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -45,8 +43,7 @@ SHARED = 0.5  # a column that is nonzero in a greater part of the samples may be
 MAX_ROUNDS = 64  # of the search for groups: samples joined by a longer chain are not treated as a block
 STRETCH = 2e10  # operations of the compiled descent between two chances for Ctrl-C: some tenths of a second
 STRIP = 8  # samples that the compiled passes take together: a group is filled up to a multiple
-ROW_COST, GROUP_COST = 12, 2_500_000
-"""The cost of a row beside its products, in columns; that of a group in NumPy, in multiplications per hidden layer."""
+ROW_COST = 12  # the cost of a row beside its products, in columns
 Pointers = ctypes.Array[ctypes.c_void_p]
 
 
@@ -245,13 +242,6 @@ class Pattern(NamedTuple):
         """Σ n_g (c_0 + c_g), which replaces n·d."""
         return int(self.group_samples @ (self.shared + self.group_columns))
 
-    def parts(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield the samples and columns of each group."""
-        shared, own = self.columns[: self.shared], self.shared + np.cumsum(self.group_columns)
-        ends = np.cumsum(self.group_samples)
-        for end, samples, last, columns in zip(ends, self.group_samples, own, self.group_columns, strict=True):
-            yield self.samples[end - samples : end], np.concatenate((shared, self.columns[last - columns : last]))
-
 
 def pattern_of(contexts: Floats) -> Pattern | None:
     """Return the pattern with the fewest products, or None if none has fewer than n·d.
@@ -380,73 +370,14 @@ def _run(function: Callable[..., int], task: Any) -> float:
     return float(task.result)
 
 
-class _Part(NamedTuple):
-    """A group: its objective, and its weights of the first and last layer."""
-
-    objective: Objective
-    first: IntArray
-    last: IntArray
-
-    def of(self, weights: Weights) -> Weights:
-        """Return the group's weights."""
-        return (weights[0][:, self.first], *weights[1:-1], weights[-1][:, self.last])
-
-    def add(self, gradient: Weights, into: Weights) -> None:
-        """Add the group's gradient to that of all weights."""
-        into[0][:, self.first] += gradient[0]
-        into[-1][:, self.last] += gradient[-1]
-        for whole, part in zip(into[1:-1], gradient[1:-1], strict=True):
-            whole += part
-
-
-class BlockObjective(Objective):
-    """ℒ/m over samples in groups, in NumPy."""
+class BlockObjective(CompiledObjective):
+    """ℒ/m over samples in groups."""
 
     def __init__(self, *dense: Any, pattern: Pattern) -> None:
         super().__init__(*dense)
-        self.pattern = pattern
-
-    @cached_property
-    def _parts(self) -> list[_Part]:
-        return [self._part(samples, columns) for samples, columns in self.pattern.parts()]
-
-    def _part(self, samples: IntArray, columns: IntArray) -> _Part:
-        net = self.network
-        # A network has at least one input; if all of a group's are 0, any will do.
-        columns = columns if len(columns) else np.zeros(1, np.int64)
-        bias, last_bias = (np.arange(inputs - net.biases, inputs) for _, inputs in (net.shapes[0], net.shapes[-1]))
-        skipped = columns[:0] if net.skip is None else net.hidden + columns
-        part = _Part(self, np.append(columns, bias), np.concatenate((np.arange(net.hidden), skipped, last_bias)))
-        narrow, targets = replace(net, dim=len(columns)), self.targets[samples]
-        contexts = np.asarray(self.contexts[samples[:, None], columns])
-        objective = Objective(narrow, part.of(self.initial), contexts, targets, 0.0, self.dtype)
-        objective.targets = targets  # in units of u already
-        return part._replace(objective=objective)
-
-    def loss(self, weights: Weights) -> float:
-        return self._penalty(weights) + sum(part.objective.loss(part.of(weights)) for part in self._parts)
-
-    def loss_and_gradient(self, weights: Weights) -> tuple[float, Weights]:
-        gradient = tuple(self.ridge * (w - w0) for w, w0 in zip(weights, self.initial, strict=True))
-        total = self._penalty(weights)
-        for part in self._parts:
-            loss, added = part.objective.loss_and_gradient(part.of(weights))
-            total += loss
-            part.add(added, gradient)
-        return total, gradient
-
-    def curvature_times(self, vector: Weights) -> tuple[float, Weights]:
-        product: Weights = tuple(np.zeros_like(v) for v in vector)
-        total = 0.0
-        for part in self._parts:
-            value, added = part.objective.curvature_times(part.of(vector))
-            total += value
-            part.add(added, product)
-        return total, product
-
-
-class CompiledBlockObjective(CompiledObjective, BlockObjective):
-    """`BlockObjective` in C."""
+        samples, columns, shared, *sizes = pattern
+        # In the types that C expects, and alive as long as the objective.
+        self._pattern = Pattern(_plain(samples), _plain(columns), shared, *map(_plain, sizes))
 
     def _task(self, initial: Pointers, weights: Pointers, previous: Pointers | None = None) -> Any:
         task, pattern = super()._task(initial, weights, previous), self._pattern
@@ -456,36 +387,27 @@ class CompiledBlockObjective(CompiledObjective, BlockObjective):
         task.group_columns = pattern.group_columns.ctypes.data
         return task
 
-    @cached_property
-    def _pattern(self) -> Pattern:
-        """The pattern in the types that C expects, kept alive as long as the objective."""
-        samples, columns, shared, *sizes = self.pattern
-        return Pattern(_plain(samples), _plain(columns), shared, *map(_plain, sizes))
-
 
 def _plain(numbers: IntArray) -> IntArray:
     return np.ascontiguousarray(numbers, np.intp)
 
 
-def worthwhile(pattern: Pattern, network: Network, *, compiled: bool) -> bool:
-    """Return whether groups are faster than one dense objective, by counting operations."""
-    samples, products = len(pattern.samples), pattern.products
-    if compiled:
-        above = ROW_COST + 2 * (network.depth - 2) * network.hidden
-        filled = -(-pattern.group_samples // STRIP) * STRIP
-        ours = int(filled @ (above + pattern.shared + pattern.group_columns))
-        return ours < samples * (above + network.dim)
-    saved = 2 * network.hidden * (samples * network.dim - products)
-    return saved > GROUP_COST * (network.depth - 1) * len(pattern.group_samples)
+def worthwhile(pattern: Pattern, network: Network) -> bool:
+    """Return whether groups are faster than the whole contexts, by counting operations."""
+    above = ROW_COST + 2 * (network.depth - 2) * network.hidden
+    filled = -(-pattern.group_samples // STRIP) * STRIP
+    ours = int(filled @ (above + pattern.shared + pattern.group_columns))
+    return ours < len(pattern.samples) * (above + network.dim)
 
 
 def fastest_objective(
     network: Network, initial: Weights, contexts: Array, rewards: Array, ridge: float, dtype: type
 ) -> Objective:
     """Return the fastest form of the objective that fits."""
-    compiled = CompiledObjective.fits(network)
     dense = network, initial, contexts, rewards, ridge, dtype
+    if not CompiledObjective.fits(network):
+        return Objective(*dense)
     pattern = pattern_of(contexts)
-    if pattern is not None and worthwhile(pattern, network, compiled=compiled):
-        return (CompiledBlockObjective if compiled else BlockObjective)(*dense, pattern=pattern)
-    return (CompiledObjective if compiled else Objective)(*dense)
+    if pattern is not None and worthwhile(pattern, network):
+        return BlockObjective(*dense, pattern=pattern)
+    return CompiledObjective(*dense)
