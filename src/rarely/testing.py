@@ -53,18 +53,12 @@ __all__ = [
     "COVARIANCE_PROMISES", "LEARNER_PROMISES", "POLICY_PROMISES", "RULE_PROMISES", "SCHEDULE_PROMISES",
     "check_covariance", "check_learner", "check_policy", "check_rule", "check_schedule",
 ]  # fmt: skip
-HORIZON, ARMS = 24, 3
-"""Rounds of a life, and arms of a round."""
-DRAWS = 1000
-"""Draws by which probabilities are compared with frequencies."""
-CHANCE = 1e-4
-"""How seldom a fair sample may be called unfair."""
-Draw = Callable[[np.random.Generator, int, int], Array]
-"""Draws the contexts of n rounds with K arms, (n, K, d)."""
-MANY_ROUNDS = 150
-"""Rounds over which a schedule is followed."""
-ROUNDS = 24
-"""Rounds of a history."""
+HORIZON, ARMS = 24, 3  # rounds of a life, and arms of a round
+DRAWS = 1000  # draws by which probabilities are compared with frequencies
+CHANCE = 1e-4  # how seldom a fair sample may be called unfair
+Draw = Callable[[np.random.Generator, int, int], Array]  # draws the contexts of n rounds with K arms, (n, K, d)
+MANY_ROUNDS = 150  # rounds over which a schedule is followed
+ROUNDS = 24  # rounds of a history
 Make = Callable[[Widths, float], Covariance]
 Vectors = Callable[[Factors], Array]
 Matrix = Callable[[Array, float], Array]

@@ -174,8 +174,7 @@ class JitterWarning(UserWarning):
     """A jitter was added to a matrix that rounding had made indefinite."""
 
 
-LARGEST_WHOLE = 2**63 - 1
-"""The largest whole number that a setting may be, `sys.maxsize`: NumPy counts with no more."""
+LARGEST_WHOLE = 2**63 - 1  # the largest whole number that a setting may be, `sys.maxsize`: NumPy counts with no more
 Kind = TypeVar("Kind", bound=type)
 
 

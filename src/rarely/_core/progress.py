@@ -7,8 +7,7 @@ from typing import Any
 
 from rarely._core.errors import InvalidInput, shown
 
-Progress = Any
-"""A function; a class of bars, of which each stage makes one; a bar, which the stages share; or None."""
+Progress = Any  # a function; a class of bars, of which each stage makes one; a bar, which the stages share; or None
 
 
 class Bar:

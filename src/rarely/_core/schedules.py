@@ -40,8 +40,7 @@ from rarely._core.errors import InvalidSchedule, as_number, check_whole, named_a
 from rarely._core.registry import Registry
 from rarely._core.types import Array, forwarded
 
-NEVER = 2**62
-"""A round that no policy reaches: no update is in sight."""
+NEVER = 2**62  # a round that no policy reaches: no update is in sight
 SCHEDULES: Registry[Schedule] = Registry("a schedule", InvalidSchedule)
 """Every schedule by its name, the package's and the user's."""
 
@@ -221,8 +220,7 @@ class Budget(Schedule):
 
 # --- schedules that do not look at the data
 
-MAX_POINTS = 10**5
-"""The most batches that a grid may have, because it lists their ends in memory."""
+MAX_POINTS = 10**5  # the most batches that a grid may have, because it lists their ends in memory
 
 
 class _Grid(EndingSchedule):
@@ -419,8 +417,7 @@ class OnDemand(EndingSchedule):
 
 # --- schedules that follow log det Z
 
-EARLIEST, LATEST = 3, 2
-"""Powers of b/B between which update b falls."""
+EARLIEST, LATEST = 3, 2  # powers of b/B between which update b falls
 LONGEST = 2
 """A batch that begins at round t ends by round 2t if the limits allow: no version decides more rounds than it has
 learned from."""

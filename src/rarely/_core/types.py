@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
 """float64 or float32: training may run in either, everything that `select` computes is an `Array`."""
-Arrays = dict[str, NDArray[Any]]
-"""The arrays of a saved state, by name."""
+Arrays = dict[str, NDArray[Any]]  # the arrays of a saved state, by name
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 

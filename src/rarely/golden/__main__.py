@@ -8,8 +8,7 @@ from importlib.metadata import entry_points
 
 from rarely.golden import FAMILIES, NEXT, Families
 
-GROUP = "rarely.golden"
-"""Entry points by which other packages name their families: `reproduce = "module:FAMILIES"`."""
+GROUP = "rarely.golden"  # entry points by which other packages name their families: `reproduce = "module:FAMILIES"`
 
 
 def installed() -> list[Families]:

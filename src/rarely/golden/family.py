@@ -32,14 +32,11 @@ from rarely.extend.provisional import cache_folder, write_file
 from rarely.golden.lives import Life, quiet
 
 SOURCES = (".py", ".c", ".cu", ".h", ".toml")
-CLEAR = 2e-3
-"""The margin of every choice of a golden life: rounding, and what a training makes of it, stay far below."""
+CLEAR = 2e-3  # the margin of every choice of a golden life: rounding, and what a training makes of it, stay far below
 TOLERANCE = 1e-5
 """How far numbers may be from those on record, relative to their size: a training in float32 keeps no more digits."""
-NEXT = "next"
-"""The name of the release to come, under which families are kept that have changed since the last."""
-KEPT = 16
-"""Results of a family that its cache file keeps: of some versions of the code, compiled and not."""
+NEXT = "next"  # the name of the release to come, under which families are kept that have changed since the last
+KEPT = 16  # results of a family that its cache file keeps: of some versions of the code, compiled and not
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,7 @@ from rarely.golden.lives import Life, Trace, curved_rounds, live
 from rarely.worlds import Rounds
 
 ROUNDS, CROWD, DIM = 40, 220, 3
-STEPS = 12
-"""Steps of a fixed training: enough to leave the initial weights."""
+STEPS = 12  # steps of a fixed training: enough to leave the initial weights
 PACED = Paced(ROUNDS, 3)
 """The first update has two rewards: from a single one, rounding decides the features of the version after it."""
 SPARSE = SparseRows.of(columns=40, nonzeros=2).settings
@@ -65,10 +64,8 @@ CODE: dict[str, Any] = {"preset": "code", "training": Training(40, 0.01), "beta"
 """The reading of the public program."""
 Make = Callable[..., Policy]
 Settings = dict[str, Any]
-World = Callable[[int], Rounds]
-"""The rounds of a seed."""
-Lives = dict[str, Callable[[int, float], Trace]]
-"""Lives by name, which take a seed and a nudge."""
+World = Callable[[int], Rounds]  # the rounds of a seed
+Lives = dict[str, Callable[[int, float], Trace]]  # lives by name, which take a seed and a nudge
 SEEDS = {
     "default": {"trigger": 7, "turns": 7, "own-columns": 32, "shared-columns": 16, "crowd": 22},
     "practical": {"mixture": 1, "crowd": 1},

@@ -24,8 +24,7 @@ from rarely.extend.checks import InvalidInput, RarelyError
 from rarely.extend.provisional import lock, replacing
 
 DIGEST = "digest"
-LARGEST_FILE = 2**28
-"""Bytes that a file may unpack to: about a thousand times those of a run of 2000 rounds."""
+LARGEST_FILE = 2**28  # bytes that a file may unpack to: about a thousand times those of a run of 2000 rounds
 _DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
 """Errors of the readers for a damaged or missing file."""
 ADVICE = {

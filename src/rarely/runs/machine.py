@@ -33,15 +33,11 @@ ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", 
 """A process for each core, a thread for each process: BLAS threads that wait for each other slow down all of them."""
 TASKS_PER_CORE = 3
 """Tasks handed to Ray for each core: none waits for the next, and thousands do not flood the scheduler."""
-SECONDS_TO_ANSWER = 10.0
-"""How long a cluster may take to answer."""
-RETRIES = 3
-"""How often a task is run again after its process was killed."""
+SECONDS_TO_ANSWER = 10.0  # how long a cluster may take to answer
+RETRIES = 3  # how often a task is run again after its process was killed
 ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-_kept: tuple[Any, ...] = ()
-"""What the Ray that an earlier call has left to later ones was asked for, and its session."""
-Call = tuple[Any, Callable[[], Any]]
-"""A key, and what starts a task and returns its reference."""
+_kept: tuple[Any, ...] = ()  # what the Ray that an earlier call has left to later ones was asked for, and its session
+Call = tuple[Any, Callable[[], Any]]  # a key, and what starts a task and returns its reference
 OPTIONS = {"log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": {"env_vars": ONE_THREAD}}
 
 

@@ -24,8 +24,7 @@ from rarely.extend import Array
 
 CONFIDENCE = 0.95
 SKEWNESS_ERRORS = 1.75
-ROUNDING = 1e-12
-"""Two numbers that differ by less, relative to their size, are equal."""
+ROUNDING = 1e-12  # two numbers that differ by less, relative to their size, are equal
 
 
 @dataclass(frozen=True)

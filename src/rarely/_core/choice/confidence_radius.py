@@ -118,8 +118,7 @@ class NoiseRadius(OfKind):
         return 0.0 if now.last and self.exploit_last else self.factor * now.noise
 
 
-FUNCTION = {"kind": "function"}
-"""The description of a β that is a function."""
+FUNCTION = {"kind": "function"}  # the description of a β that is a function
 Beta = float | Callable[[int], float] | TheoremRadius | NoiseRadius
 
 

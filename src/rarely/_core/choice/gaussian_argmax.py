@@ -24,29 +24,21 @@ import numpy as np
 from rarely._core.errors import InvalidInput
 from rarely._core.types import Array, BoolArray, IntArray
 
-TAIL = 9.0
-"""Standard deviations beyond which nothing is left in double precision."""
-STEP = 1 / 512
-"""Between two tabulated values of N."""
+TAIL = 9.0  # standard deviations beyond which nothing is left in double precision
+STEP = 1 / 512  # between two tabulated values of N
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
-WIDTH = 3.0
+WIDTH = 3.0  # of a piece at first, in deviations of the narrowest Gaussian alive
 MOST_PIECES = 2**24
-"""Of a piece at first, in deviations of the narrowest Gaussian alive."""
 ACCURATE = 1e-13
-RESOLVED = 7.5
-"""Standard deviations beyond which less than that is left: only a piece that begins later may be wider."""
-ROUNDING = 2.0**-52
-"""The error of one factor of F, which halving does not reduce."""
+RESOLVED = 7.5  # standard deviations beyond which less than that is left: only a piece that begins later may be wider
+ROUNDING = 2.0**-52  # the error of one factor of F, which halving does not reduce
 HALVINGS = 12
-NEVER = 1e-20
-"""A piece in which F stays below this is left out."""
+NEVER = 1e-20  # a piece in which F stays below this is left out
 TINY, LOST = 1e-290, 2.0**-46
 """A smaller σ counts as 0, also relative to its mean: its inverse would overflow, or its digits are lost."""
 LARGE_BONUSES = "bonuses must be finite numbers that can be compared with each other. Use a smaller beta."
-AT_ONCE = 2**15
-"""Numbers in the arrays of one integration: the second-level cache holds several of these."""
-ARMS_AT_ONCE = 2**12
-"""Gaussians of the rows that are cut into pieces together."""
+AT_ONCE = 2**15  # numbers in the arrays of one integration: the second-level cache holds several of these
+ARMS_AT_ONCE = 2**12  # Gaussians of the rows that are cut into pieces together
 
 _LAST, _GONE = round(2 * TAIL / STEP), round((TAIL + 39) / STEP)
 """The last tabulated place, and one where n is 0: in a wide piece even what is left at the last one would count."""
@@ -145,12 +137,9 @@ def _of_rows(means: Array, deviations: Array, tolerance: Array, lowest: bool) ->
 class _Race(NamedTuple):
     """The Gaussians that vary, (K, n): at t each is at the place starts + slopes·t, and ended beyond the last one."""
 
-    slopes: Array
-    """1/(σ·STEP); 0 where there is none."""
-    starts: Array
-    """The last place where there is none, so that its N is 1."""
-    ends: Array
-    """t where it reaches the last place; 0 where there is none."""
+    slopes: Array  # 1/(σ·STEP); 0 where there is none
+    starts: Array  # the last place where there is none, so that its N is 1
+    ends: Array  # t where it reaches the last place; 0 where there is none
 
     @classmethod
     def of(cls, means: Array, deviations: Array, varies: BoolArray, low: Array) -> _Race:
@@ -184,10 +173,8 @@ class _Pieces(NamedTuple):
     rows: IntArray
     left: Array
     right: Array
-    before: Array
-    """F at the left end."""
-    after: Array
-    """F at the right end."""
+    before: Array  # F at the left end
+    after: Array  # F at the right end
 
     def where(self, chosen: BoolArray | slice) -> _Pieces:
         """Return some of the pieces."""

@@ -14,10 +14,8 @@ from rarely._core.types import Array
 Seed = int | np.random.Generator | dict[str, Any] | None
 """A whole number, a generator, a generator's saved state, or None for a seed from the operating system."""
 _BITS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-LARGEST_SEED = 2**4096
-"""Python writes no whole number of many more digits."""
-DRAWN_AHEAD = 64
-"""Numbers that are drawn at a time, at least."""
+LARGEST_SEED = 2**4096  # Python writes no whole number of many more digits
+DRAWN_AHEAD = 64  # numbers that are drawn at a time, at least
 NO_NUMBERS: Array = np.empty(0)
 
 

@@ -32,8 +32,7 @@ from rarely._core.registry import Registry
 from rarely._core.types import Array, BoolArray, IntArray
 
 TIE = 1e-9
-ROUNDED = 16 * 2.0**-52
-"""Rounding of a score, relative to its size: that of a sum of some numbers of this size."""
+ROUNDED = 16 * 2.0**-52  # rounding of a score, relative to its size: that of a sum of some numbers of this size
 GRID = 2.0**53
 
 
@@ -128,8 +127,7 @@ class ArmScores:
     """(n, K, p): β·ω·φ, for a rule that is `joint`: one draw z ~ N(0, I) for all arms gives arm k mean_k + ⟨φ_k, z⟩."""
 
 
-RULES: Registry[ChoiceRule] = Registry("a choice rule")
-"""Every rule by its name, the package's and the user's."""
+RULES: Registry[ChoiceRule] = Registry("a choice rule")  # every rule by its name, the package's and the user's
 
 
 class ChoiceRule(ABC):

@@ -20,15 +20,12 @@ from rarely._core.native import linalg
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array
 
-PANEL = 128
-"""Rows of a panel."""
-INVERTED_SINGLY = 16
-"""Rows that are inverted one by one."""
+PANEL = 128  # rows of a panel
+INVERTED_SINGLY = 16  # rows that are inverted one by one
 EPSILON = float(np.finfo(np.float64).eps)
 DIGITS_LOST = 1e-10
 """Of a difference below this part of what it was subtracted from, rounding has left five or six digits at most."""
-DIGITS_LOST_IN_ROOT = 1e-13
-"""The same for numbers that are roots of such differences, and were never squared."""
+DIGITS_LOST_IN_ROOT = 1e-13  # the same for numbers that are roots of such differences, and were never squared
 JITTERS = (1e-12, 1e-10, 1e-8)
 """Tried in turn, relative to the diagonal: rounding changes A_ij by a small part of √(A_ii·A_jj)."""
 

@@ -34,8 +34,7 @@ from rarely._core.types import Array, Arrays, forwarded
 
 InnerProducts = Callable[[Factors, Factors], Array]
 """(n, n') of features: all that this form asks of them besides their norms."""
-BLOCK_NUMBERS = 2**20
-"""Numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache."""
+BLOCK_NUMBERS = 2**20  # numbers in the (t, n) arrays of one scoring; 8 MiB stay in a last-level cache
 
 
 class Dual(Covariance):

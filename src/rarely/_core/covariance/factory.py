@@ -37,20 +37,14 @@ from rarely._core.model.sparse_features import SparseFactorRows
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
-Kind = str
-"""The name of a form, or "auto" or "exact"."""
-BY_SIZE = ("auto", "exact")
-"""Names under which the size of Z decides its form."""
+Kind = str  # the name of a form, or "auto" or "exact"
+BY_SIZE = ("auto", "exact")  # names under which the size of Z decides its form
 Features = Callable[[Array], Factors]
 
-UNLIMITED = 2**62
-"""More rounds than anyone will see."""
-SMALL_PRIMAL = 256
-"""With this few parameters p² is next to nothing, and t×t would outgrow it at once."""
-LONG_BATCH = 4
-"""A batch known to end beyond this many times p is not played in the t×t form."""
-RECENT = 64
-"""Chosen contexts by which two forms of Z are compared, the latest ones."""
+UNLIMITED = 2**62  # more rounds than anyone will see
+SMALL_PRIMAL = 256  # with this few parameters p² is next to nothing, and t×t would outgrow it at once
+LONG_BATCH = 4  # a batch known to end beyond this many times p is not played in the t×t form
+RECENT = 64  # chosen contexts by which two forms of Z are compared, the latest ones
 
 
 class SizeRule(NamedTuple):

@@ -29,10 +29,8 @@ from rarely._core.native.linalg import product
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
-BLOCK_NUMBERS = 2**21
-"""Numbers in the (n, p) features of one scoring."""
-PRECISE_PIVOT = 1e-6
-"""A pivot of Z below this part of its diagonal has lost digits of λ."""
+BLOCK_NUMBERS = 2**21  # numbers in the (n, p) features of one scoring
+PRECISE_PIVOT = 1e-6  # a pivot of Z below this part of its diagonal has lost digits of λ
 MOST_UPDATED = 1024
 """Parameters up to which the factor may be updated without Z; that takes eight times as long as a factorisation."""
 

@@ -29,15 +29,13 @@ from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
-Widths = tuple[tuple[int, int], ...]
-"""(out_l, in_l) of the layers that features have."""
+Widths = tuple[tuple[int, int], ...]  # (out_l, in_l) of the layers that features have
 CANCELLED = 1e-4
 """A difference below this part of what it was subtracted from is computed in another way, where there is one."""
 DEFAULT_LIMIT = 4 * 2**30
 UNPLANNED_ROUNDS = 1000
 """Rounds at which a message compares the forms where no horizon is known: at none the dual form costs nothing."""
-FORMS: Registry[Covariance] = Registry("covariance")
-"""Every form of Z by its name, the package's and the user's."""
+FORMS: Registry[Covariance] = Registry("covariance")  # every form of Z by its name, the package's and the user's
 
 
 class RowCost(NamedTuple):

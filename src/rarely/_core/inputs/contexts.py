@@ -26,8 +26,7 @@ from rarely._core.reading import read_array, read_real
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, BoolArray, IntArray
 
-SEVERAL = -1
-"""For `ContextReader.arms`: the number of arms varies."""
+SEVERAL = -1  # for `ContextReader.arms`: the number of arms varies
 
 
 # --- rounds

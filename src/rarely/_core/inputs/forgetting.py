@@ -18,8 +18,7 @@ import numpy as np
 from rarely._core.errors import InvalidInput, as_number, check_whole, named_arguments, shown
 from rarely._core.types import Array, OfKind
 
-NEGLIGIBLE = 1e-6
-"""Smaller weights are 0, so that the memory is bounded."""
+NEGLIGIBLE = 1e-6  # smaller weights are 0, so that the memory is bounded
 
 
 @named_arguments

@@ -44,20 +44,16 @@ from rarely._core.reading import read_real, read_whole
 from rarely._core.saving.fields import LARGEST_COUNT, Fields
 from rarely._core.types import Array, Arrays, BoolArray, Decision, IntArray, forwarded
 
-MOST_ARMS = 2**24
-"""More arms than a round can have."""
-LOGGED = -1
-"""The version, and the arm, of a row that came from a log."""
-Late = Literal["raise", "count"]
-"""What happens to a reward whose round was dropped."""
+MOST_ARMS = 2**24  # more arms than a round can have
+LOGGED = -1  # the version, and the arm, of a row that came from a log
+Late = Literal["raise", "count"]  # what happens to a reward whose round was dropped
 SAME_MEAN = 1e-6
 """Relative difference up to which two means count as equal: a decision may have been stored with fewer digits."""
 LOST = (
     "It was made by another policy, by a copy or another process of this one, or after the last save before a "
     "restart; then it is lost, and its round number now belongs to a later decision. Do not observe its reward."
 )
-_ID = re.compile("([0-9a-f]{16})-([0-9]{1,18})")
-"""A life, which is what `secrets.token_hex(8)` returns, and a round."""
+_ID = re.compile("([0-9a-f]{16})-([0-9]{1,18})")  # a life, which is what `secrets.token_hex(8)` returns, and a round
 
 
 class Samples(NamedTuple):

@@ -23,21 +23,16 @@ from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, BoolArray
 
-MAX_CONTEXT = 1e150
-"""The largest number in a context; the sum of squares of more than 10⁷ such numbers is still finite."""
-TRUSTED_ROUNDS = 16
-"""Rounds after which a column's spread can be trusted."""
-OFF_SPREAD = 2.0
-"""A column has left its scale when its spread is off by more than this factor."""
-OFF_CENTER = 0.5
-"""A column has left its scale when its mean is off by more than this part of the spread."""
+MAX_CONTEXT = 1e150  # the largest number in a context; the sum of squares of more than 10⁷ such numbers is still finite
+TRUSTED_ROUNDS = 16  # rounds after which a column's spread can be trusted
+OFF_SPREAD = 2.0  # a column has left its scale when its spread is off by more than this factor
+OFF_CENTER = 0.5  # a column has left its scale when its mean is off by more than this part of the spread
 STILL = 64 * 2.0**-52
 """Rewards whose spread is below this part of their mean have not varied: it is the rounding of the mean."""
 CLIP = 8.0
 """Numbers are cut at this many deviations from the center: one column that leaves its scale in mid-batch would
 otherwise outweigh all others until the next update."""
-MAX_DIM = 10**8
-"""The most numbers in a context: one context would take 800 MB."""
+MAX_DIM = 10**8  # the most numbers in a context: one context would take 800 MB
 
 
 def check_dim(dim: Any) -> None:

@@ -19,14 +19,10 @@ from rarely._core.native import form, in_use, library, threads
 from rarely._core.native.loader import struct
 from rarely._core.types import Array
 
-LANES = 8
-"""Of a vector; a block has one vector where that is enough, else two."""
-MAX_ROWS = 4
-"""Up to this many candidates stay rows: lanes would not pay."""
-BLAS_ALONE = 9216
-"""Multiplications up to which OpenBLAS wakes no thread, whatever the shape."""
-MAX_CANDIDATES = {"sse2": 16, "neon": 16}
-"""With more candidates BLAS is faster than vectors of 16 bytes."""
+LANES = 8  # of a vector; a block has one vector where that is enough, else two
+MAX_ROWS = 4  # up to this many candidates stay rows: lanes would not pay
+BLAS_ALONE = 9216  # multiplications up to which OpenBLAS wakes no thread, whatever the shape
+MAX_CANDIDATES = {"sse2": 16, "neon": 16}  # with more candidates BLAS is faster than vectors of 16 bytes
 NO_MEMORY = "the compiled loops could not allocate their buffers"
 
 

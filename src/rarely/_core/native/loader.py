@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LIBRARY = Path(__file__).with_name({"win32": "_native.dll", "darwin": "_native.dylib"}.get(sys.platform, "_native.so"))
-RECORD = Path(__file__).with_name("_native_build.json")
-"""What the build recorded about itself, also if it failed."""
-SOURCE_TREE = RECORD.parents[4]
-"""Of an editable install; else a folder without `hatch_build.py`."""
+RECORD = Path(__file__).with_name("_native_build.json")  # what the build recorded about itself, also if it failed
+SOURCE_TREE = RECORD.parents[4]  # of an editable install; else a folder without `hatch_build.py`
 _HEADER = Path(__file__).with_name("rarely_native.h")
 _KINDS = {"ptrdiff_t": ctypes.c_ssize_t, "double": ctypes.c_double, "int": ctypes.c_int, "unsigned": ctypes.c_uint}
 

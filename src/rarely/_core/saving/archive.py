@@ -33,22 +33,19 @@ from rarely._core.types import Arrays
 from rarely._core.version import __version__
 
 MAGIC = "rarely-policy"
-FORMAT = 1
-"""Raise it with every change of what a policy writes; no other format is read."""
+FORMAT = 1  # raise it with every change of what a policy writes; no other format is read
 SEAL, HEADER, SUFFIX = "seal.json", "header.json", ".npy"
 MAX_SEAL_BYTES = 2**20
 _DTYPE = re.compile(r"[<>|](b1|[iu][1248]|f[248])")
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
-_PREAMBLE = 10
-"""Bytes of an .npy file before its header: the magic, version 1.0, and the header's length in two bytes."""
+_PREAMBLE = 10  # bytes of an .npy file before its header: the magic, version 1.0, and the header's length in two bytes
 _NPY = re.compile(
     rb"\{'descr': '(?P<descr>[<>|][a-z]\d)', 'fortran_order': (?P<fortran>True|False), "
     rb"'shape': \((?P<shape>(?:\d{1,15}(?:, \d{1,15})*,?)?)\), \} *\n"
 )
 """The header as NumPy writes it; NumPy evaluates it as Python, which is more than is needed."""
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
-_DATE = (1980, 1, 1, 0, 0, 0)
-"""The date of every member, so that the same state gives the same bytes."""
+_DATE = (1980, 1, 1, 0, 0, 0)  # the date of every member, so that the same state gives the same bytes
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError, ValueError, NotImplementedError, RuntimeError),
     *(RecursionError, OverflowError, TypeError, IndexError, struct.error),

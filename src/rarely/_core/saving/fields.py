@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from rarely._core.errors import SnapshotError, shown
 from rarely._core.types import Arrays
 
-Shape = tuple[int | None, ...]
-"""None stands for any length."""
+Shape = tuple[int | None, ...]  # None stands for any length
 DType = Literal["float", "single", "int", "bool"]
 T = TypeVar("T")
 LARGEST_COUNT, LARGEST_WHOLE = 2**53, 2**63 - 1

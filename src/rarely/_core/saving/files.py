@@ -18,8 +18,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-PREFIX, SUFFIX = ".rarely-", ".part"
-"""The name of a file while it is written: `.rarely-`, 16 digits and `.part`."""
+PREFIX, SUFFIX = ".rarely-", ".part"  # the name of a file while it is written: `.rarely-`, 16 digits and `.part`
 _UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
 """Errors of file systems that cannot sync a folder, and of folders that may be written to and not read."""
 
