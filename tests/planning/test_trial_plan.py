@@ -216,8 +216,26 @@ def test_the_command_writes_three_files(tmp_path):
     assert "seeds 0 to 7" in (tmp_path / "plan" / "plan.html").read_text(encoding="utf-8")
 
 
+def test_the_command_plans_for_trouble_as_python_does(tmp_path):
+    trouble = {"late": 2.0, "lost": 0.1, "drift": 0.05, "accrual": 4.0, "prognosis": 0.1}
+    more = {"comparisons": "each", "level": 0.9, "burn_in": 0.3}
+    asked = {"patients": [80], "looks": [2], "runs": 5}
+    made = plan_trial([0.2, 0.6, 0.3], policy=["LinTS", "equal"], **asked, **trouble, **more)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in (trouble | more).items()]
+    words += ["--patients=80", "--looks=2", "--runs=5", "--policy=LinTS,equal", f"--out={tmp_path}"]
+    said = CliRunner().invoke(app, ["plan", "--trial", "0.2,0.6,0.3", *words])
+    assert said.exit_code == 0, said.output
+    assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == json.loads(json.dumps(made.describe()))
+
+
 @pytest.mark.parametrize(
-    ("asked", "says"), [(["0.2;0.7"], "mean rewards"), (["0.2,0.7", "--world", "cosine"], "no log")]
+    ("asked", "says"),
+    [
+        (["0.2;0.7"], "mean rewards"),
+        (["0.2,0.7", "--world", "cosine"], "no log"),
+        (["0.2,0.7", "--lost", "1.5"], "lost must be a share"),
+        (["0.2,0.7", "--policy", "LinTS,best"], "policy"),
+    ],
 )
 def test_errors_of_the_command_are_one_sentence(asked, says, tmp_path):
     said = CliRunner().invoke(app, ["plan", "--trial", *asked, "--out", str(tmp_path)])

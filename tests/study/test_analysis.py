@@ -312,6 +312,12 @@ def test_stages_and_balance_are_made_of_the_record(made):
     assert all(abs(row.weighted) < 3 * row.chance for row in made.balance)
 
 
+def test_intervals_of_stages_are_within_the_range_of_rewards():
+    found = played(study_of(**TRIAL, plan=AnalysisPlan(120, 1)), 120, truth=(0.0, 0.5, 1.0)).analysis()
+    assert max(row.high for row in found.stages) <= 1.0
+    assert min(row.low for row in found.stages if "−" not in row.name) >= 0.0
+
+
 def test_what_was_registered_and_what_deviated(made):
     assert json.loads(made.protocol["plan"])["looks"] == [100, 500]
     assert made.protocol["control"] == "a"

@@ -23,7 +23,7 @@ from rarely.study import (
 from rarely.study.boundaries import boundaries, spent
 from rarely.study.effects import Scores, Summary
 from rarely.study.events import canonical, read_body
-from rarely.study.looks import Cut, adjusted, final_of, looks_of, outlook_of, shown_at
+from rarely.study.looks import Cut, adjusted, final_of, looks_of, outlook_of, shown_at, taken
 from rarely.study.plan import AnalysisPlan as Plan
 from rarely.study.reports import html_of
 from studies import Clock, contexts_of, every_storage
@@ -224,10 +224,47 @@ def test_a_stop_that_no_boundary_explains_gets_no_more_error_and_is_said():
     enrol(study, 100, 60, truth=dict.fromkeys(WEAK, 0.3))
     study.close_enrolment(**BOTH)
     ended = study.look(**ANN)
-    assert ended.contrasts[0].looks[-1].fraction == 0.4
-    assert "no boundary was crossed" in " ".join(ended.deviations)
+    low, look = ended.contrasts[0], ended.contrasts[0].looks[-1]
+    assert look.fraction == 0.4
+    (said,) = (line for line in ended.deviations if "no boundary was crossed" in line)
+    assert "low − placebo, high − placebo: " in said
+    # No rule says when such a trial stops, so results have no order: what holds for every reason is said instead.
+    assert (low.final.p, low.final.low, low.final.high) == (look.p, look.low, look.high)
+    assert low.final.p > 0.3
     with pytest.raises(InvalidStudy, match="the last look was taken"):
         study.look(**ANN)
+
+
+def test_a_comparison_that_showed_nothing_is_not_significant_since_another_stopped_the_trial():
+    """The order of stages would spend all the error here: its p-values contradicted the sentence above them."""
+    study = trial(plan=AnalysisPlan(400, looks=4))
+    enrol(study, 0, 200, truth={"placebo": 0.3, "low": 0.65, "high": 0.97})
+    low, high = study.look(**ANN).contrasts[:2]
+    assert (low.shown, high.shown) == (None, 0)
+    study.close_enrolment(**BOTH, reason="efficacy of high")
+    ended = study.look(**ANN)
+    low = ended.contrasts[0]
+    assert 2.2 < low.looks[-1].z < low.looks[-1].boundary
+    assert low.final.low <= 0 <= low.final.high
+    assert low.final.p > 0.025
+    assert low.adjusted > 0.05
+    assert ended.contrasts[1].final.p < 0.01
+    assert not any("no boundary was crossed" in line for line in ended.deviations)  # it was, of high
+
+
+def test_a_stop_for_futility_follows_the_plan_and_one_without_a_reason_does_not():
+    study = trial(plan=AnalysisPlan(400, looks=4, effect=0.2))
+    enrol(study, 0, 200, truth={"placebo": 0.5, "low": 0.45, "high": 0.75})
+    said = study.look(**ANN)
+    assert "low − placebo: stop for futility" in str(said)
+    study.close_arm("low", **BOTH)
+    assert not any("no boundary" in line for line in study.analysis().deviations)
+    study.close_arm("high", **BOTH)
+    (line,) = (line for line in study.analysis().deviations if "no boundary" in line)
+    assert "of high − placebo: " in line
+    study.close_enrolment(**BOTH)
+    final = study.look(**ANN, reason="all in")
+    assert final.acts[-1][2].startswith("final look after decision 200")
 
 
 # --- what bad input gets
@@ -319,6 +356,31 @@ def test_adjusted_p_values_are_small_where_a_single_look_shows_a_difference(comp
         p_values = [final_of(looks_of(each, plan, 0.05), 0.05).p for each in cuts]
         found = [p <= 0.05 for p in adjusted(p_values, 3, plan)]
         assert found == [look is not None for look in shown_at(cuts, plan)]
+
+
+@pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
+@pytest.mark.parametrize("looks", [1, 2, 6])
+def test_a_repeated_p_value_is_the_least_error_with_which_the_look_shows_a_difference(looks, spending):
+    rng, plan = np.random.default_rng(looks), Plan(400, looks, spending)
+    for _ in range(5):
+        n = np.array(plan.at)
+        z = np.cumsum(rng.normal(0.15, 1.0, looks) * np.sqrt(np.diff(n, prepend=0))) / np.sqrt(n)
+        cuts = [cut(value, at) for value, at in zip(z, n, strict=True)]
+        found = taken(cuts, plan, 0.05)
+        assert [look[:9] for look in found] == [look[:9] for look in looks_of(cuts, plan, 0.05)]
+        for error in (0.001, 0.025, 0.05, 0.3):
+            shown = [look.excludes_zero for look in looks_of(cuts, plan, error)]
+            assert [look.p <= error for look in found] == shown
+    nothing = Cut(100, 0.25, Summary(100, math.nan, math.inf, 0.0, 0.0))
+    assert math.isnan(taken([nothing], plan, 0.05)[0].p)
+
+
+def test_a_comparison_that_waits_is_not_said_to_show_nothing():
+    study = trial(plan=AnalysisPlan(400, looks=4, comparisons="ordered"))
+    enrol(study, 0, 400, truth=WEAK | {"high": 0.9})
+    said = str(study.analysis())
+    assert "high and placebo wait for the comparison before theirs, which showed nothing: " in said
+    assert "No difference between high" not in said
 
 
 def test_ordered_comparisons_wait_for_the_one_before():
@@ -489,6 +551,8 @@ def test_the_page_draws_the_flow_of_patients_and_has_the_checklist(tmp_path):
         assert all(f">{count}" in drawing for count in counts)
     assert "patients, closed after 100" in drawing
     assert "120 of 400 patients enrolled" in drawing
+    assert "</i>2 high − placebo</li>" in page  # a legend: long names would run into one another
+    assert "repeated p" in page
     for part in ("ACE checklist", "11c", 'aria-label="allocation over time"', "the board met", "&lt;futility&gt;"):
         assert part in page
     assert "ACE checklist" not in str(found)

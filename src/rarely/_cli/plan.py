@@ -16,6 +16,7 @@ from rarely.logs import DecisionLog
 from rarely.planning import plan_trial
 from rarely.planning.planner import MAX_ROUNDS, improving_plan
 from rarely.planning.simulate import Maker
+from rarely.planning.trial import Trouble
 from rarely.runs.files import check_folder
 from rarely.runs.machine import cores
 from rarely.worlds import World, find_world
@@ -27,9 +28,12 @@ NoiseOption = Annotated[float | None, typer.Option(min=0.0, help="Deviation of a
 PolicyOption = Annotated[
     str | None,
     typer.Option(
-        help="The policy that you will run: default, LinUCB, LinTS, or your own as module:name; with --trial, LinTS."
+        help="The policy that you will run: default, LinUCB, LinTS, or your own as module:name; with --trial, LinTS, "
+        "or several to compare, as LinTS,equal,thall-wathen,square-root."
     ),
 ]
+TRIAL_OPTIONS = ("noise", "spending", "level", "comparisons", "least", "burn_in", "seed", *Trouble._fields)
+"""Options of a trial that mean what they mean in `plan_trial`."""
 TrialOption = Annotated[
     str | None,
     typer.Option(help="Mean rewards of a trial's arms, the control arm first, as 0.35,0.5: plan patients and looks."),
@@ -64,7 +68,19 @@ def plan_command(
     patients: Annotated[str | None, typer.Option(help="With --trial: sizes to simulate, as 400,800.")] = None,
     looks: Annotated[str, typer.Option(help="With --trial: numbers of looks, as 2,5.")] = "5",
     spending: Annotated[str, typer.Option(help="With --trial: obrien-fleming or pocock.")] = "obrien-fleming",
+    level: Annotated[float, typer.Option(help="With --trial: 1 less the error of all looks.")] = 0.95,
+    comparisons: Annotated[str, typer.Option(help="With --trial: holm, ordered or each, for several arms.")] = "holm",
     least: Annotated[float, typer.Option(help="With --trial: the allocation limit after the burn-in.")] = 0.1,
+    burn_in: Annotated[float, typer.Option(help="With --trial: the share of patients given any arm alike.")] = 0.2,
+    late: Annotated[float, typer.Option(help="With --trial: after how many further patients a reward comes.")] = 0,
+    lost: Annotated[float, typer.Option(help="With --trial: the share of rewards that never come.")] = 0.0,
+    drift: Annotated[
+        float, typer.Option(help="With --trial: by how much means move from first to last patient.")
+    ] = 0.0,
+    accrual: Annotated[
+        float | None, typer.Option(help="With --trial: patients in a unit of time, which --late is then in.")
+    ] = None,
+    prognosis: Annotated[float, typer.Option(help="With --trial: by how much a covariate of ±1 moves means.")] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="The folder for plan.html, .svg and .json.")] = Path("plan"),
@@ -82,6 +98,7 @@ def plan_command(
     - `rarely plan decisions.dsjson` — a log of Vowpal Wabbit
     - `rarely plan --world cosine --horizon 1000 --runs 3` — a world of rarely.worlds
     - `rarely plan --trial 0.35,0.5 --power 0.8 --looks 2,5` — patients and looks of a trial, the control arm first
+    - `rarely plan --trial 0.3,0.3 --patients 600 --late 40 --lost 0.1 --drift 0.2` — its errors, if nothing works
     """
     if lacking := [name for name in NEEDED if find_spec(name) is None]:
         raise InvalidInput(f"rarely plan needs {', '.join(lacking)}: pip install 'rarely[plan]'.")
@@ -136,6 +153,7 @@ def _plan_trial(trial: str, power: float | None, width: float | None, out: Path,
         means = [float(mean) for mean in trial.split(",")]
     except ValueError:
         raise InvalidInput(f"--trial must be mean rewards, as 0.35,0.5; got {trial!r}.") from None
+    policies: Any = (options["policy"] or "LinTS").split(",")
     with Stages("trials") as stages:
         made = plan_trial(
             means,
@@ -143,10 +161,10 @@ def _plan_trial(trial: str, power: float | None, width: float | None, out: Path,
             width=width,
             patients=None if options["patients"] is None else whole_numbers("--patients", options["patients"], 10),
             looks=whole_numbers("--looks", options["looks"]),
-            policy=options["policy"] or "LinTS",
+            policy=policies,
             runs=options["runs"] or 200,
             progress=stages,
-            **{name: options[name] for name in ("noise", "spending", "least", "seed")},
+            **{name: options[name] for name in TRIAL_OPTIONS},
         )
     from rarely.planning.report import write_plan
 

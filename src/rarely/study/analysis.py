@@ -362,10 +362,13 @@ class _Trial:
         outcomes, names, limit = self._outcomes, self._names, self._limit(arms)
         count, error = len(outcomes.arms), 1 - self._plan.level
         summary = scores.until(count)
+        within = self._within(arms)
         span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
-        within = (-span, span) if len(arms) > 1 or outcomes.within is None else outcomes.within
-        looks_of = planned.with_overrun if None in self._closed else planned.looks_of
-        looks = self._as_taken(self._name(arms), looks_of(cuts, self._plan, alpha, within), scores, within)
+        if len(arms) > 1 and self._registered(arms):
+            looks = planned.taken(cuts, self._plan, alpha, within, closed=None in self._closed)
+        else:
+            looks = planned.looks_of(cuts, self._plan, alpha, within)
+        looks = self._as_taken(self._name(arms), looks, scores, within)
         exact, shift = EVERYTHING, 0.0 if len(arms) > 1 else within[0]
         if limit > 0 and math.isfinite(span):
             low, high = statistics.exact_interval(scores.values - shift, span, limit, error)
@@ -377,6 +380,11 @@ class _Trial:
         title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", self._registered(arms))
         figures = (*title, tuple(looks), *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
         return Effect(*figures, level=1 - alpha, closed=any(arm in self._closed for arm in arms))
+
+    def _within(self, arms: Arms) -> Range:
+        """Return the range of the mean of an arm, or of a difference."""
+        low, high = self._outcomes.within or EVERYTHING
+        return (low, high) if len(arms) < 2 else (low - high, high - low)
 
     def _as_taken(self, name: str, looks: Sequence[Look], scores: Scores, within: Range) -> list[Look]:
         """Return looks with the numbers on record, and what later outcomes would have made of them."""
@@ -450,8 +458,9 @@ class _Trial:
             kept = inside[scores.rounds]
             rows = {name: getattr(scores, name)[kept] for name in scores._fields[:-1]}
             found = scores._replace(**rows).until(len(inside))
-            lacking = int((inside & there & self._missing).sum())
-            yield StageEffect(part, effect.name, found.rounds, lacking, found.estimate, *found.interval(z))
+            lacking, within = int((inside & there & self._missing).sum()), self._within(arms)
+            estimate, ends = float(np.clip(found.estimate, *within)), cut(found.interval(z), within)
+            yield StageEffect(part, effect.name, found.rounds, lacking, estimate, *ends)
 
     def _limit(self, arms: Arms) -> float:
         """Return the minimal probability of all of these arms that stages and exploration guarantee; 0 if none."""
@@ -527,7 +536,8 @@ class _Trial:
             content, when = event.content, datetime.fromtimestamp(event.time / 1e6, UTC)
             if event.kind == "look":
                 advice = "; ".join(each.partition(";")[0].partition(" (")[0] for each in content["advice"])
-                what = f"look {content['number']} after decision {content['round']}" + (f": {advice}" if advice else "")
+                number = "final look" if content["final"] else f"look {content['number']}"
+                what = f"{number} after decision {content['round']}" + (f": {advice}" if advice else "")
             elif event.kind == "close":
                 what = "enrolment" if content["arm"] is None else f"arm {self._names[content['arm']]}"
                 what = f"closed {what} after decision {content['round']}, approved by {content['approved_by']}"
@@ -555,7 +565,8 @@ class _Trial:
             if missed:
                 at = ", ".join(missed)
                 yield f"The look planned after decision {at} was not taken; its error went to the next one."
-            fell = [name for name, row in event.content["effects"].items() if row["fell"]]
+            registered = {self._name(arms) for arms in self._targets(control) if len(arms) > 1}
+            fell = [name for name, row in event.content["effects"].items() if row["fell"] and name in registered]
             if fell:
                 yield f"The information about {', '.join(fell)} fell before event {event.seq}: taken as equal."
         schedule = self._events[0].content["settings"].get("schedule") or {}
@@ -565,13 +576,24 @@ class _Trial:
         yield from (sentence for event in self._events if (sentence := _deviation(event, planned)))
 
     def _at_the_end(self, made: Analysis) -> Iterator[str]:
-        """Say if enrolment was closed although no boundary was crossed, of efficacy or of futility."""
-        shown = any(effect.shown is not None for effect in made.contrasts if effect.registered and effect.looks)
-        if made.ended and made.decisions < made.plan.rounds and not shown:
+        """Say which comparisons ended early although no boundary was crossed, of efficacy or of futility."""
+        registered = [effect for effect in made.contrasts if effect.registered and effect.looks]
+        stopped = made.ended and made.decisions < made.plan.rounds
+        stopped = stopped and all(effect.shown is None for effect in registered)
+        early = [effect for effect in registered if effect.shown is None and (stopped or effect.closed)]
+        if names := ", ".join(effect.name for effect in early if not self._futile(effect)):
             yield (
-                "Enrolment was closed before the last planned look, and no boundary was crossed: p-values and "
-                "intervals in the order of stages hold if the reason was not in the outcomes."
+                f"Enrolment was closed before the last planned look, and no boundary was crossed, of {names}: p-values "
+                "and intervals are those that hold for every reason to stop."
             )
+
+    def _futile(self, effect: Effect) -> bool:
+        """Return whether the last look before an effect ended advised to stop for futility."""
+        arms = (self._names.index(effect.arm), self._names.index(effect.against), None)
+        end = min(self._closed[arm].seq for arm in arms if arm in self._closed)
+        looks = [look for look in effect.looks if look.event < end]
+        outlook = planned.outlook_of(looks, self._plan, 1 - effect.level)
+        return outlook is not None and looks[-1].z < outlook.futility
 
     def _left_out(self) -> Iterator[str]:
         """Say how many patients were given another arm than the one drawn, and which outcomes do not count."""

@@ -12,24 +12,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from rarely.offpolicy.intervals import Range, cut, deviations
 from rarely.study.boundaries import (
+    FURTHEST,
     Final,
     boundaries,
     conditional_power,
     final,
     futility,
     predictive_power,
+    solved,
     spent,
 )
 from rarely.study.effects import Scores, Summary
 from rarely.study.plan import AnalysisPlan
 
 EVERYTHING: Range = (-math.inf, math.inf)
+P_PRECISION = 1e-5  # of a repeated p-value, in standard deviations
+_normal = NormalDist()
 
 
 class Cut(NamedTuple):
@@ -63,6 +68,9 @@ class Look(NamedTuple):
     event: int = 0  #: The event that recorded the look when it was taken; 0 if it was computed afterwards.
     later: tuple[int, float, float, float] | None = None
     """What outcomes that came later would have made of a look on record: rewards, estimate, low and high."""
+    p: float = math.nan
+    """The repeated p-value of no difference, two-sided: the least error of this comparison, over all looks, with which
+    this one shows a difference. It holds whenever and why ever the trial stops (Jennison and Turnbull, 1984)."""
 
     @property
     def z(self) -> float:
@@ -98,13 +106,8 @@ def cuts_of(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Cut]:
 
 def looks_of(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Range = EVERYTHING) -> list[Look]:
     """Return the intervals of looks that hold together with probability 1 − alpha, within the possible values."""
-    # No rewards of an arm, or all alike without a range: no interval, and nothing is spent.
-    early = sum(not each.summary.effective > 0 for each in cuts)
-    errors = [spent(plan.spending, min(each.fraction, 1.0), alpha) for each in cuts[early:]]
-    errors = np.maximum.accumulate(errors).tolist() if errors else []
-    bounds = [math.inf] * early + boundaries(errors, _growing([each.summary.information for each in cuts[early:]]))
     looks = []
-    for each, c in zip(cuts, bounds, strict=True):
+    for each, c in zip(cuts, _bounds(cuts, plan, alpha), strict=True):
         low, high = each.summary.interval(c)
         error = each.summary.normal_error if math.isfinite(high) else math.inf
         # No mean or difference of rewards exceeds their range.
@@ -113,23 +116,56 @@ def looks_of(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Rang
     return looks
 
 
+def _bounds(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float) -> list[float]:
+    """Return the boundary of each look; infinite for no rewards of an arm, or all alike without a range."""
+    early = sum(not each.summary.effective > 0 for each in cuts)  # they have no interval, and spend nothing
+    errors = [spent(plan.spending, min(each.fraction, 1.0), alpha) for each in cuts[early:]]
+    errors = np.maximum.accumulate(errors).tolist() if errors else []
+    return [math.inf] * early + boundaries(errors, _growing([each.summary.information for each in cuts[early:]]))
+
+
 def _growing(information: Sequence[float]) -> list[float]:
     """Return information that grows from look to look, as the integration needs it: a reward may add nothing."""
     known = np.maximum.accumulate(information) if len(information) else np.zeros(0)
     return [float(each) for each in known * (1 + 1e-9 * np.arange(len(known)))]
 
 
-def with_overrun(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Range = EVERYTHING) -> list[Look]:
-    """Return looks whose last one was taken after the end of enrolment: it replaces the one that showed a difference.
+def repeated_p(cuts: Sequence[Cut], plan: AnalysisPlan) -> float:
+    """Return the least error of all looks with which the last one excludes 0; NaN if it has no interval.
 
-    What came after the decision to stop is overrunning, for which no error was kept: the look has that of the stages
-    since the last one that showed nothing (Whitehead, 1992).
+    >>> known = Summary(400, 0.1, 0.05, 400.0, 1e9)
+    >>> round(repeated_p([Cut(400, 1.0, known)], AnalysisPlan(400, looks=1)), 4)  # of one look, the plain one
+    0.0455
     """
-    looks = looks_of(cuts, plan, alpha, within)
-    stop = next((place for place, look in enumerate(looks) if look.excludes_zero), len(looks))
-    return (
-        looks if stop + 1 >= len(looks) else [*looks[:-1], looks_of([*cuts[:stop], cuts[-1]], plan, alpha, within)[-1]]
-    )
+    last = cuts[-1].summary
+    if not math.isfinite(last.normal_error):
+        return math.nan
+    z = min(abs(last.estimate / last.normal_error), FURTHEST)
+
+    def crossed(v: float) -> float:
+        return _normal.cdf(-_bounds(cuts, plan, 2 * _normal.cdf(v))[-1])
+
+    # The boundary is nearly linear in the deviations of the error.
+    return 2 * _normal.cdf(solved(crossed, _normal.cdf(-z), (-FURTHEST, 0.0), -z, 1.0, P_PRECISION))
+
+
+def taken(
+    cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Range = EVERYTHING, *, closed: bool = False
+) -> list[Look]:
+    """Return looks with their repeated p-values.
+
+    The last one of a trial that takes no further patients replaces the one that showed a difference. What came after
+    the decision to stop is overrunning, for which no error was kept: the look has that of the stages since the last one
+    that showed nothing (Whitehead, 1992).
+    """
+    looks, known = looks_of(cuts, plan, alpha, within), [cuts[: place + 1] for place in range(len(cuts))]
+    # Nor is there error for a look that adds no outcome.
+    over = (look.excludes_zero or look.fraction >= cuts[-1].fraction for look in looks)
+    stop = next((place for place, ends in enumerate(over) if ends), len(looks))
+    if closed and stop + 1 < len(looks):
+        known[-1] = [*cuts[:stop], cuts[-1]]
+        looks[-1] = looks_of(known[-1], plan, alpha, within)[-1]
+    return [look._replace(p=repeated_p(each, plan)) for look, each in zip(looks, known, strict=True)]
 
 
 def share_of(plan: AnalysisPlan, comparisons: int) -> float:
@@ -187,15 +223,18 @@ def outlook_of(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> Outlo
 def final_of(looks: Sequence[Look], alpha: float) -> Final | None:
     """Return what the last look says by the order of stages, as if the trial had stopped where the effect was shown.
 
-    Looks between that one and the last are left out: outcomes that came after the decision to stop, which are
-    overrunning, replace those of the look that made it (Whitehead, 1992). None without an interval.
+    Looks between that one and the last are left out, as in `taken`. If nothing was shown before the planned end, no
+    rule says when to stop, and results have no order: p and the interval are those of the look, which hold for every
+    reason. None without an interval.
     """
     clear = [look for look in looks if math.isfinite(look.error)]
     if not clear:
         return None
     stop = next((place for place, look in enumerate(clear) if look.excludes_zero), len(clear) - 1)
-    used = [*clear[:stop], clear[-1]]
-    return final(used[-1].z, [look.boundary for look in used[:-1]], _growing([look.error**-2 for look in used]), alpha)
+    used, last = [*clear[:stop], clear[-1]], clear[-1]
+    end = final(last.z, [look.boundary for look in used[:-1]], _growing([look.error**-2 for look in used]), alpha)
+    unplanned = last.fraction < 1 and not any(look.excludes_zero for look in clear)
+    return end._replace(p=last.p, low=last.low, high=last.high) if unplanned else end
 
 
 def adjusted(p_values: Sequence[float], comparisons: int, plan: AnalysisPlan) -> list[float]:

@@ -1,7 +1,9 @@
 """The analysis of a trial as text, Markdown and a page: the same tables and sentences in all of them.
 
 The ACE checklist is that of Dimairo and others, "The adaptive designs CONSORT extension (ACE) statement", Trials 21,
-528 (2020): its new and modified items in our words, and where a report of ours answers them.
+528 (2020), table 2: items that an adaptive design adds to or changes, in our words, and where a report of ours answers
+them. 3b, 3c, 6, 7, 11c, 12, 13, 14, 17, 21 and 24b are numbered as in the table and the boxes of the statement; where
+we could not read the letter of an added item, it stands under the number of its section in CONSORT 2010 (8, 15, 20).
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
 
     from rarely.study.analysis import Analysis, Effect
 
+    Drawing = tuple[Markup, list[tuple[str, str]]]  # a chart, and the colours and names of its legend
+
 FEW = 30  # rounds that a variance must rest on before a normal approximation is trusted without a note
 SHOWN = 12  # covariates in the table of balance
 LATER = "with later outcomes: estimate, interval, rewards"
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
 EFFECTS += ["rewards", "missing", "bound for missing"]
 FLOW = ("arm", "allocated", "outcomes", "without one", "closed after", "plain mean")
-LOOKS = ["", "after decision", "rewards", "of planned", "estimate", "interval", "boundary", "excludes 0"]
-LOOKS += ["event", LATER]
+LOOKS = ["", "after decision", "rewards", "of planned", "estimate", "interval", "Z", "boundary", "excludes 0"]
+LOOKS += ["repeated p", "event", LATER]
 FINALS = ("", "median-unbiased", "level", "interval", "p, two-sided", "p, adjusted", "tipping point of missing rewards")
 CHECKLIST = "ACE checklist"
 PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
@@ -42,20 +46,20 @@ CAPTION = (
 AUTHORS = "for the authors to write"
 ACE = (
     ("3b", "the adaptive design, the adaptations that were planned, and on what they rest", "Protocol; the plan"),
-    ("3c", "changes of design and methods that were not planned, and why", "Deviations"),
+    ("3c", "changes of design and methods beyond those planned, and why", "Deviations"),
     ("6a, 6b", "outcomes, also those that adaptations use, and unplanned changes of them", AUTHORS),
     ("7a", "how size and operating characteristics were found", "plan_trial: its table and seeds"),
     ("7b", "rules of decision at looks, binding or not; looks planned and taken", "the plan; Looks; Outlook"),
-    ("8b", "randomisation, and how allocation was updated, by which rule and when", "Protocol; Allocation over time"),
+    ("8", "randomisation, and how allocation was updated, by which rule and when", "Protocol; Allocation over time"),
     ("11c", "how interim results were kept from those who must not know them", f"blinded view; {AUTHORS}"),
-    ("12a, 12b", "statistical methods that fit the adaptations", "the plan; Notes"),
-    ("13a, 13b", "patients allocated, lost and analysed, of each arm", "Flow of patients"),
-    ("14a, 14b", "dates, and why the trial ended", "the record: closing acts and reasons; Deviations"),
+    ("12", "statistical methods that fit the adaptations, of estimates and of tests", "the plan; Notes"),
+    ("13", "patients allocated, lost and analysed, of each arm", "Flow of patients"),
+    ("14a, 14b", "dates, and why the trial ended", "Acts; Deviations"),
     ("14c", "decisions of adaptation that were taken, by the rules and the data of the time", "Looks; Acts"),
-    ("15b", "whether patients of different stages are alike", "Patients by stage; Stages and subgroups"),
-    ("17a, 17c", "effects with intervals, and the interim results that decisions rested on", "Contrasts; Looks"),
+    ("15", "whether patients of different stages are alike", "Patients by stage; Stages and subgroups"),
+    ("17", "effects with intervals, interim results, and how allocation changed", "Contrasts; Looks; Allocation"),
     ("20, 21", "limits, bias and for whom results hold", f"Notes; {AUTHORS}"),
-    ("24b", "where plan and protocol can be read", "the hashes of plan and first event"),
+    ("24b", "where the plan of analysis and other documents can be read", "the hashes of plan and first event"),
 )
 NAME = 22  # letters of an arm's name in the drawing
 WIDTH, ROW, TALL = 400, 50, 38
@@ -96,12 +100,12 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
     flow = [[*map(str, row[:4]), str(row[4] or "–"), _number(row[5])] for row in analysis.flow]
     alone = f"{100 * analysis.plan.level:g} %, this stage alone"
     heads: dict[str, tuple[Any, Any, int]] = {
+        **_tables_of_looks(analysis),
         "Contrasts": (EFFECTS, [_row(effect) for effect in analysis.contrasts], 1),
         "Flow of patients": (FLOW, flow, 1),
         "Acts": (("day", "who", "what", "why"), [list(row) for row in analysis.acts], 4),
         "Allocation over time (mean probabilities)": (("until round", *(r[0] for r in analysis.flow)), allocation, 0),
         "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
-        **_tables_of_looks(analysis),
         "Stages and subgroups": (("stage", "", "rewards", "missing", "estimate", alone), stages, 2),
         "Patients by stage (means of covariates)": (("covariate", *parts), means, 1),
         BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
@@ -114,17 +118,18 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
 
 def _tables_of_looks(analysis: Analysis) -> dict[str, tuple[Any, Any, int]]:
     """Return the looks, what to expect after them, and what is said at the end."""
+    registered = [effect for effect in analysis.contrasts if effect.registered]
     looks = [
         [
             *(effect.name, str(look.round), str(look.rounds), f"{look.fraction:.0%}"),
             *(_number(look.estimate), _range(look.low, look.high)),
-            *(_number(look.boundary), "yes" if look.excludes_zero else "no", str(look.event or "–")),
+            *(_number(look.z), _number(look.boundary), "yes" if look.excludes_zero else "no"),
+            *(_p(look.p), str(look.event or "–")),
             "–" if look.later is None else f"{_number(look.later[1])} ({_range(*look.later[2:])}), {look.later[0]}",
         ]
-        for effect in analysis.contrasts
+        for effect in registered or analysis.contrasts
         for look in effect.looks
     ]
-    registered = [effect for effect in analysis.contrasts if effect.registered]
     outlooks = [
         [effect.name, _number(effect.looks[-1].z), *map(_number, effect.outlook)]
         for effect in registered
@@ -139,9 +144,9 @@ def _tables_of_looks(analysis: Analysis) -> dict[str, tuple[Any, Any, int]]:
         if (each := effect.final) is not None
     ]
     return {
+        "Final estimates (in the order of stages)": (FINALS, finals, 1),
         f"Looks ({analysis.plan.spending}, {len(analysis.plan.at)} planned)": (LOOKS, looks, 1),
         "Outlook": (("", "Z", "futility below", "power by trend", "as planned", "predictive"), outlooks, 1),
-        "Final estimates (in the order of stages)": (FINALS, finals, 1),
     }
 
 
@@ -162,7 +167,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+    return "–" if math.isnan(value) else "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
 def _share(effect: Effect) -> str:
@@ -194,8 +199,12 @@ def _answer(effect: Effect, analysis: Analysis) -> str:
     if not math.isfinite(estimate):
         return f"{effect.arm} and {effect.against} cannot be compared yet."
     said = f"{_number(estimate)} ({100 * level:.4g} % interval {_range(low, high)}), {when}."
+    if not difference and effect.looks and effect.looks[-1].excludes_zero:  # of comparisons in order
+        return f"{effect.arm} and {effect.against} wait for the comparison before theirs, which showed nothing: {said}"
     if not difference:
         return f"No difference between {effect.arm} and {effect.against} is shown: {said}"
+    if low <= 0 <= high:
+        said += " Closed testing shows it with the error that other comparisons left; the interval has a share alone."
     if effect.shown is not None and effect.looks[effect.shown].round < effect.looks[-1].round:
         said += f" First shown at the look after decision {effect.looks[effect.shown].round}."
     return f"{effect.arm} is {'better' if estimate > 0 else 'worse'} than {effect.against}: {said}"
@@ -225,9 +234,9 @@ def _advice(effect: Effect) -> str:
 
 def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", live: bool = False) -> str:
     """Return the analysis as one HTML page; or, of a study that has none, why it was refused."""
-    drawn = {} if analysis is None else {"flow": _flow(analysis), "allocation": _allocation(analysis)}
-    shown = {"chart": "" if analysis is None else _chart(analysis), "caption": CAPTION, "drawn": drawn}
-    return rendered("analysis.html", analysis, study=study, refused=refused, live=live, **shown)
+    drawings = {"effects": _chart, "flow": _flow, "allocation": _allocation}
+    drawn = {} if analysis is None else {what: draw(analysis) for what, draw in drawings.items()}
+    return rendered("analysis.html", analysis, study=study, refused=refused, live=live, caption=CAPTION, drawn=drawn)
 
 
 def write_report(
@@ -259,9 +268,9 @@ def rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
     return _render(template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context)
 
 
-def _chart(analysis: Analysis) -> Any:
+def _chart(analysis: Analysis) -> Drawing | None:
     """Draw the intervals of all contrasts with the control arm, or of all contrasts if there is none."""
-    from rarely.pages.svg import Chart
+    from rarely.pages.svg import Chart, legend
 
     effects = [effect for effect in analysis.contrasts if effect.registered] or analysis.contrasts
     bars = [
@@ -270,16 +279,16 @@ def _chart(analysis: Analysis) -> Any:
     ]
     ends = [end for each in bars for bar in each for end in bar if math.isfinite(end)]
     if not ends:
-        return ""
+        return None
     chart = Chart("intervals of contrasts over looks", (-0.6, len(effects) - 0.4), (min(0, *ends), max(0, *ends)))
-    chart.ticks = [(place, effect.name) for place, effect in enumerate(effects)]
+    chart.ticks = [(place, str(place + 1)) for place in range(len(effects))]  # names would run into one another
     chart.level(0.0)
     for place, each in enumerate(bars):
         for i, (estimate, low, high) in enumerate(each):
             x = place + 0.8 * ((i + 0.5) / len(each) - 0.5)
             chart.line([x, x], [low, high], place, dashed=i == len(each) - 1)
             chart.point(x, estimate, place)
-    return chart.svg()
+    return chart.svg(), legend(*(f"{place} {effect.name}" for place, effect in enumerate(effects, 1)))
 
 
 def _flow(analysis: Analysis) -> Markup:
@@ -314,7 +323,7 @@ def _text(x: float, y: float, text: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(text)}</text>'
 
 
-def _allocation(analysis: Analysis) -> tuple[Markup, list[tuple[str, str]]] | None:
+def _allocation(analysis: Analysis) -> Drawing | None:
     """Draw the mean probability of each arm over time, with a legend; None without decisions, or of very many arms."""
     from rarely.pages.svg import SERIES, Chart, legend
 
