@@ -50,8 +50,8 @@ def test_the_ridge_is_the_mean_of_ridges_by_their_likelihood_under_the_better_sk
     learner = policy._learner
     target, scaled = (y - y.mean()) / y.std(), policy.context_scale(x)
     found = {}
-    for skip in learner.base.network.skips:
-        phi = learner.base.network.tuned(skip).values_and_factors(policy.initial_weights, scaled)[1].vectors()
+    for skip in learner.network.skips:
+        phi = learner.network.tuned(skip).values_and_factors(policy.initial_weights, scaled)[1].vectors()
         unit = np.square(phi).sum(axis=1).mean()
         found[skip] = unit, np.array([dense_likelihood(phi @ phi.T / unit, target, ridge) for ridge in RIDGES])
     skip = max(found, key=lambda each: found[each][1].max())
@@ -68,7 +68,7 @@ def test_the_ridge_is_the_mean_of_ridges_by_their_likelihood_under_the_better_sk
 def test_the_mean_is_a_training_with_the_ridge_that_was_chosen_and_no_other_fits_better():
     policy, x, y = trained()
     learner, target = policy._learner, (y - y.mean()) / y.std()
-    network, ridge = learner.base.network, learner.ridge * learner.unit
+    network, ridge = learner.network, learner.ridge * learner.unit
 
     def loss(weights):
         moved = sum(np.square(w - v).sum() for w, v in zip(weights, policy.initial_weights, strict=True))
@@ -252,7 +252,7 @@ def test_a_saved_policy_goes_on_tuning_where_it_was(tmp_path):
     np.testing.assert_array_equal(policy.history.arms, other.history.arms)
     a, b = policy._learner.learn(policy.history), other._learner.learn(other.history)
     assert a.report == b.report
-    for v, w in zip(a.learner.base.weights, b.learner.base.weights, strict=True):
+    for v, w in zip(a.learner.weights, b.learner.weights, strict=True):
         np.testing.assert_array_equal(v, w)
 
 

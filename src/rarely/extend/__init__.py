@@ -43,7 +43,7 @@ from rarely._core.inputs.scaling import Affine, ContextMap, ContextScale, Reward
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import FactorRows, Factors, gram
 from rarely._core.policies import FitResult, Learner, Limits, Scores, Uniform
-from rarely._core.policies.learner import LearnerAround, ScaledLearner, ScoreOverride, TrainingSet
+from rarely._core.policies.learner import ScaledLearner, ScoreOverride, TrainingSet
 from rarely._core.policies.options import DEFAULT_HISTORY, PresetName, limits_from
 from rarely._core.policies.policy import Policy, Ties
 from rarely._core.policies.saving import decoded, encoded
@@ -62,7 +62,7 @@ __all__ = [
     "Candidates", "ChoiceRule", "ContextMap", "ContextScale", "Covariance", "CovarianceFactory", "Decision",
     "Described", "DeterminantTrigger", "Discount", "Dual", "DualFactory", "EveryRound", "FactorRows", "Factors",
     "Fields", "FitResult", "FixedShares", "Forgetting", "History", "IntArray", "Interval", "Learner",
-    "LearnerAround", "Limit", "Limits", "MixedRule", "Mixture", "NoCovarianceFactory", "Policy", "PresetName",
+    "Limit", "Limits", "MixedRule", "Mixture", "NoCovarianceFactory", "Policy", "PresetName",
     "Progress", "Proposal", "RewardScale", "RowCost", "ScaledLearner", "Schedule", "ScoreOverride", "Scores",
     "Seed", "SparseRows", "Standardising", "Thompson", "Ties", "TrainingReport", "TrainingSet", "Uniform",
     "UniformChoice", "UpperConfidence", "VersionStats", "Watch", "Widths", "WithinBatch", "__version__", "decoded",

@@ -167,7 +167,6 @@ class Module:
             raise InvalidInput("net must have layers whose gradients can be read: give the module, before TorchScript.")
         try:
             self._net, self.device = _own_copy(net), torch.empty(0, device=device).device
-            self.on_device = self.device.type != "cpu"  # where features then stay, as tensors
             torch.empty(1, device=device).cpu()  # what holds no numbers, as "meta", raises
         except Exception as error:
             raise InvalidInput(f"net must be one that can be copied, and device one that is here: {error}") from error
@@ -201,6 +200,11 @@ class Module:
         self._calls[0] = 0
         if fit is None:
             self._announce_modes()
+
+    @property
+    def on_device(self) -> bool:
+        """Whether features stay on another device, as tensors."""
+        return bool(self.device.type != "cpu")
 
     # --- contexts
 

@@ -397,48 +397,6 @@ class ScaledLearner(Learner):
         return self if scale is self.scale else changed(self, scale=scale)
 
 
-def _around_base(name: str) -> Any:
-    """Return a method of a `LearnerAround` that changes the learner inside, and goes around the outcome."""
-
-    def changed_inside(self: LearnerAround, *parts: Any) -> LearnerAround:
-        # Every decision comes through here, and `isinstance` takes long where the class is abstract.
-        inner = [part.base if hasattr(part, "innermost") else part for part in parts]
-        return self.with_base(getattr(self.base, name)(*inner))
-
-    changed_inside.__doc__ = getattr(Learner, name).__doc__
-    return changed_inside
-
-
-@dataclass(frozen=True)
-class LearnerAround(Learner):
-    """A learner that changes something in another one, and leaves the rest to it.
-
-    A subclass is a frozen dataclass whose first field is `base`, and has `assess` and `learn`.
-    """
-
-    base: Learner
-
-    @property
-    def innermost(self) -> Learner:
-        """The learner inside all that go around it."""
-        return self.base.innermost if isinstance(self.base, LearnerAround) else self.base
-
-    def with_base(self, base: Learner) -> Self:
-        """Return the same around another learner."""
-        return self if base is self.base else changed(self, base=base)
-
-    dim, widths, context_scale = forwarded("base.dim"), forwarded("base.widths"), forwarded("base.context_scale")
-    fits_scale, follows, moments = forwarded("base.fits_scale"), forwarded("base.follows"), forwarded("base.moments")
-    noise, reward_spread, sparse = forwarded("base.noise"), forwarded("base.reward_spread"), forwarded("base.sparse")
-    chooses_memory = forwarded("base.chooses_memory")
-    with_scale, with_moments = _around_base("with_scale"), _around_base("with_moments")
-    prepare_scale, observe_contexts = _around_base("prepare_scale"), _around_base("observe_contexts")
-    with_fitted_scale, merge_scale = _around_base("with_fitted_scale"), _around_base("merge_scale")
-    without_rows = _around_base("without_rows")
-    needs, state, recall = forwarded("base.needs"), forwarded("base.state"), forwarded("base.recall")
-    version_stats = forwarded("base.version_stats")
-
-
 class ScoreOverride(ABC):
     """A second opinion on arms, which replaces the model's scores while it `decides`: a value, as a learner is."""
 

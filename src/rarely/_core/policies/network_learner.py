@@ -13,7 +13,6 @@ this learner is in modules of its own, and nothing here knows of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
@@ -22,14 +21,13 @@ import numpy as np
 from rarely._core.choice.confidence_radius import VersionStats
 from rarely._core.covariance import Covariance, Widths
 from rarely._core.covariance.cholesky import ridge_solution
-from rarely._core.errors import SnapshotError
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SeenSpace, SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.network import Network, Weights
 from rarely._core.model.sparse_features import values_and_factors
-from rarely._core.policies.learner import FitResult, Learner, LearnerAround, RewardTask, ScaledLearner, TrainingSet
+from rarely._core.policies.learner import FitResult, RewardTask, ScaledLearner, TrainingSet
 from rarely._core.policies.options import TUNED_ROWS
 from rarely._core.saving.fields import LARGEST_WHOLE, DType, Fields
 from rarely._core.training.gradient_descent import TrainingOutcome, TrainingPlan, train, train_singly
@@ -91,8 +89,11 @@ class NetworkLearner(ScaledLearner):
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
         if self.sparse is not None:
-            training = SparseTraining.of(self, history.samples().contexts)
-            return training.leave(training.inside.learn(history, watch), self, training.outside)
+            return SparseTraining.of(self, history.samples().contexts).learn(history, watch)
+        return self.learn_dense(history, watch)
+
+    def learn_dense(self, history: History, watch: Watch) -> FitResult:
+        """Return what `learn` does of contexts that are rows of all their numbers."""
         ready = self.with_fitted_scale()
         samples = self.training_set(history, ready.scale)
         if samples.overflow:
@@ -119,9 +120,7 @@ class NetworkLearner(ScaledLearner):
         weights, direction = outcome.weights, outcome.direction
         return replace(self, weights=weights, rewards=rewards, direction=direction, used_step=step, used_steps=steps)
 
-    def fit_result(
-        self, learner: NetworkLearner, outcome: TrainingOutcome, samples: TrainingSet, history: History
-    ) -> FitResult:
+    def fit_result(self, learner: Self, outcome: TrainingOutcome, samples: TrainingSet, history: History) -> FitResult:
         """Return the next version; Z is rebuilt with its features if the scale of contexts changed."""
         rescaled, count = self.scale.changed_columns(learner.scale), len(samples.rows)
         trained = None if count == history.counted else count
@@ -150,7 +149,7 @@ class NetworkLearner(ScaledLearner):
             return self.restored_from(saved)
 
     def restored_from(self, saved: Fields) -> Self:
-        """Return the saved value; other fields may be left, which a learner around this one reads."""
+        """Return the saved value; a subclass that saves more reads that here."""
 
         def layers(name: str, dtype: DType = "float") -> tuple[Array, ...]:
             return tuple(saved.array(f"{name}{i}", shape, dtype) for i, shape in enumerate(self.network.shapes))
@@ -196,13 +195,15 @@ class SparseTraining(NamedTuple):
             scale=ContextScale(self.space),
         )
 
-    def leave(self, fit: FitResult, before: Learner, outside: Callable[[Any], Learner]) -> FitResult:
-        """Return a fit in the space as one of packed contexts; `outside` takes a learner there, `before` failed."""
+    def learn(self, history: History, watch: Watch) -> FitResult:
+        """Return a fit in the space as one of packed contexts."""
+        fit = self.inside.learn(history, watch)
         if fit.reason:
-            return replace(fit, learner=before, basis=None)
-        return replace(fit, learner=outside(fit.learner), basis=None if fit.basis is None else outside(fit.basis))
+            return replace(fit, learner=self.whole, basis=None)
+        basis = None if fit.basis is None else self.outside(fit.basis)
+        return replace(fit, learner=self.outside(fit.learner), basis=basis)
 
-    def outside(self, trained: NetworkLearner) -> NetworkLearner:
+    def outside(self, trained: Any) -> Any:
         """Return a learner that was trained in the space as one of the packed contexts."""
         whole, inside = self.whole, self.inside
         zeros, none = (tuple(np.zeros_like(layer) for layer in layers) for layers in (inside.initial, whole.initial))
@@ -233,7 +234,7 @@ class SparseTraining(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LastLayerLearner(LearnerAround):
+class LastLayerLearner(NetworkLearner):
     """NeuralLinear: a network learns what to look at, and Bayesian linear regression on that decides.
 
     a   (n, m)   last hidden layer at the version's weights (with a skip path: and s·x), which is the feature
@@ -244,46 +245,34 @@ class LastLayerLearner(LearnerAround):
     """ĉ, in units of u; none before the first update, where the mean is 0."""
 
     @property
-    def _network(self) -> NetworkLearner:
-        innermost = self.innermost
-        assert isinstance(innermost, NetworkLearner)
-        return innermost
-
-    @property
     def widths(self) -> Widths:
-        return self._network.network.shapes[-1:]
+        return self.network.shapes[-1:]
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
-        network = self._network
-        factors = self.base.assess(contexts)[1].last_layer()
+        factors = super().assess(contexts)[1].last_layer()
         a = factors.inputs[0]
         values = a @ self.coefficients if len(self.coefficients) else np.zeros(len(a))
-        return network.rewards.center + network.rewards.spread * network.network.output_scale * values, factors
+        return self.rewards.center + self.rewards.spread * self.network.output_scale * values, factors
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
-        fit = self.base.learn(history, watch)
-        learner = self.with_base(fit.learner)
+        fit = super().learn(history, watch)
         if fit.reason:
-            return replace(fit, learner=learner, basis=None if fit.basis is None else self.with_base(fit.basis))
+            return fit
+        learner: Any = fit.learner
         _, contexts, rewards, weights = history.samples()
-        network = learner._network
-        targets = (rewards - network.rewards.center) / (network.rewards.spread * network.network.output_scale)
+        targets = (rewards - learner.rewards.center) / (learner.rewards.spread * self.network.output_scale)
         a = learner.assess(contexts)[1].weighted(weights).vectors()
         targets = targets if weights is None else targets * np.sqrt(weights)
-        coefficients = ridge_solution(network.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
+        coefficients = ridge_solution(self.plan.ridge * np.eye(a.shape[1]) + a.T @ a, a.T @ targets)
         fitted = replace(learner, coefficients=coefficients)
         return replace(fit, learner=fitted, basis=fitted)
 
-    def reward_task(self, history: History, new: int) -> RewardTask | None:
-        task = self.base.reward_task(history, new)
-        return None if task is None else replace(task, scale=None)  # its own regression is on the sample
-
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        numbers, arrays = self.base.state()
+        numbers, arrays = super().state()
         return numbers, arrays | {"coefficients": self.coefficients}
 
-    def restored(self, saved: Fields) -> Self:
+    def restored_from(self, saved: Fields) -> Self:
         coefficients = saved.array("coefficients", (None,))
-        if len(coefficients) not in (0, self._network.network.shapes[-1][1]):
-            raise SnapshotError("must hold learner.coefficients of the last layer, or none. Use a backup.")
-        return replace(self, base=self.base.restored(saved), coefficients=coefficients)
+        fits = len(coefficients) in (0, self.network.shapes[-1][1])
+        saved.check(fits, "coefficients of the last layer, or none,")
+        return replace(super().restored_from(saved), coefficients=coefficients)

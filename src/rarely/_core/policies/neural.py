@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from rarely._core.model.network import Network
 from rarely._core.model.sparse_features import sparse_gram
 from rarely._core.policies import options
 from rarely._core.policies.evidence import EvidenceFactory, EvidenceLearner
-from rarely._core.policies.learner import Learner, LearnerAround, ScoreOverride
+from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.network_learner import LastLayerLearner, NetworkLearner
 from rarely._core.policies.options import TUNED_ROWS, Additions, Limits, Preset, PresetName, Training
 from rarely._core.policies.policy import Policy, Ties
@@ -178,7 +178,7 @@ class BatchNeuralUCB(Policy):
         window: Any = None if is_automatic(forgetting) else forgetting
         packed = None if sparse is None else sparse.columns
         super().__init__(
-            self._around(self._learner_of(scale, limits.memory, source.generator)),
+            self._learner_of(scale, limits.memory, source.generator),
             schedule=when,
             covariance=covariance,
             ridge=1.0 if self._by_evidence else ridge,
@@ -234,20 +234,25 @@ class BatchNeuralUCB(Policy):
         if self._by_evidence:
             return EvidenceLearner(scale, forgets)
         if not self._tunes:
-            return self._network_learner(scale, memory, generator, self._settings["preset"].precision)
-        from rarely._core.policies.tuned_network import STEPS, TunedNetwork
+            return self._network_learner(self._learns_by, scale, memory, generator, self._settings["preset"].precision)
+        from rarely._core.policies.tuned_network import STEPS, TUNED
 
         # 330 steps multiply rounding by 10⁵: in single precision a processor with other instructions would train
         # another network.
         precision: Precision = "float64" if "model" not in self._settings else self._settings["preset"].precision
-        learner = self._network_learner(scale, memory, generator, precision)
+        learner: Any = self._network_learner(TUNED[self._learns_by], scale, memory, generator, precision)
         plan = replace(learner.plan, steps=STEPS, momentum=True)
-        return TunedNetwork(replace(learner, plan=plan), forgets and "model" not in self._settings)
+        return cast(Learner, replace(learner, plan=plan, forgets=forgets and "model" not in self._settings))
 
     def _network_learner(
-        self, scale: ContextScale, memory: int, generator: np.random.Generator, precision: Precision
+        self,
+        kind: type[NetworkLearner],
+        scale: ContextScale,
+        memory: int,
+        generator: np.random.Generator,
+        precision: Precision,
     ) -> NetworkLearner:
-        """Return the paper's learner before any reward, with weights that the generator draws."""
+        """Return a learner of this kind before any reward, with weights that the generator draws."""
         chosen = self._settings
         preset, training, model = chosen["preset"], chosen["training"], chosen.get("model")
         if model is None:
@@ -267,7 +272,7 @@ class BatchNeuralUCB(Policy):
         plan = TrainingPlan(
             *(chosen["ridge"], steps, training.step_size), *(preset.optimiser, precision, training.warm_start), drawn
         )
-        return NetworkLearner(
+        return kind(
             network=network,
             initial=weights,
             weights=weights,
@@ -298,11 +303,8 @@ class BatchNeuralUCB(Policy):
     _tuned_beta: NoiseRadius = TUNED_BETA
     _evidence_beta: NoiseRadius = EVIDENCE_BETA
     _tuned_within_batch: WithinBatch = "running"
+    _learns_by: type[NetworkLearner] = NetworkLearner
     _takes_models = True  # whether the network may be one of the user's, one of sparse contexts, or a kernel
-
-    def _around(self, learner: Learner) -> Learner:
-        """Return what the policy learns with, given its network."""
-        return learner
 
     def _rule(self, ties: Ties) -> ChoiceRule:
         return UpperConfidence(draws=ties == "random")
@@ -342,11 +344,9 @@ class BatchNeuralUCB(Policy):
 
     @property
     def _network(self) -> NetworkLearner:
-        """The paper's learner, which others may go around."""
-        learner = self._learner
-        innermost = learner.innermost if isinstance(learner, LearnerAround) else learner
-        assert isinstance(innermost, NetworkLearner)
-        return innermost
+        """The learner, where that is a network."""
+        assert isinstance(self._learner, NetworkLearner)
+        return self._learner
 
     def settings(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON."""
@@ -441,10 +441,7 @@ class NeuralLinear(NeuralTS):
     array([0.5, 0.5])
     """
 
-    _takes_models = False
-
-    def _around(self, learner: Learner) -> Learner:
-        return LastLayerLearner(learner)
+    _takes_models, _learns_by = False, LastLayerLearner
 
 
 def _check_together(ties: Ties, forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:

@@ -37,7 +37,6 @@ from rarely._core.policies.learner import (
     RIDGES,
     FitResult,
     Learner,
-    LearnerAround,
     Recall,
     RewardTask,
     TrainingSet,
@@ -45,9 +44,9 @@ from rarely._core.policies.learner import (
     split_mix,
     training_rows,
 )
-from rarely._core.policies.network_learner import NetworkLearner, SparseTraining
+from rarely._core.policies.network_learner import LastLayerLearner, NetworkLearner, SparseTraining
 from rarely._core.saving.fields import Fields
-from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.training.watch import Watch
 from rarely._core.types import Array, Arrays, BoolArray, IntArray
 
 STEPS = 330  # J: enough for momentum to come close to the minimiser
@@ -60,10 +59,9 @@ JITTER = 1e-9
 
 
 @dataclass(frozen=True)
-class TunedNetwork(LearnerAround):
+class TunedNetwork(NetworkLearner):
     """The paper's learner, its penalty, skip path, noise and memory chosen by likelihood."""
 
-    base: NetworkLearner
     forgets: bool = True  # whether it may forget
     ridge: float = 1.0
     unit: float = 1.0  # d
@@ -78,47 +76,40 @@ class TunedNetwork(LearnerAround):
 
     @property
     def noise(self) -> float | None:
-        return self.base.rewards.spread * math.sqrt(self.variance * self.ridge) if self.learned else None
+        return self.rewards.spread * math.sqrt(self.variance * self.ridge) if self.learned else None
 
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
-        return replace(Learner.version_stats(self, round, covariance), noise=self.noise or self.base.rewards.spread)
+        return replace(Learner.version_stats(self, round, covariance), noise=self.noise or self.rewards.spread)
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
-        means, factors = self.base.assess(contexts)
+        means, factors = super().assess(contexts)
         if not self.learned:  # nothing was chosen, and a ridge as large as the features would leave short ones untried
             return means, factors
         # Z = rI + Σφφᵀ of these features is r/λd times that of the network's with the ridge λd. As for kernels, λ is at
         # most 1 here: a prior that has seen no signal must not say that there is nothing to explore.
-        weight = self.base.plan.ridge / (min(self.ridge, 1.0) * self.unit)
+        weight = self.plan.ridge / (min(self.ridge, 1.0) * self.unit)
         return means, factors.weighted(np.full(len(means), weight))
 
     # --- learning
 
-    def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
-        base = self.base
-        if base.sparse is not None:
-            training = SparseTraining.of(base, history.samples().contexts)
-            fit = self.with_base(training.inside).learn(history, watch)
-            return training.leave(fit, self, lambda tuned: tuned.with_base(training.outside(tuned.base)))
-        ready = base.with_fitted_scale()
-        samples = base.training_set(history, ready.scale)
+    def learn_dense(self, history: History, watch: Watch) -> FitResult:
+        ready = self.with_fitted_scale()
+        samples = self.training_set(history, ready.scale)
         if samples.overflow:
             return FitResult(self, samples.overflow)
         counts, (samples, trust) = samples.weights, self._trusted(samples)
-        chosen, skip, said = self._chosen(samples, counts, trust)
-        plan = replace(base.plan, ridge=chosen.ridge * chosen.unit)
-        ready = replace(ready, network=base.network.tuned(skip), plan=plan)
-        outcome = ready.train(samples, watch)
-        trained = replace(ready.trained(outcome, samples.scale), plan=base.plan)
-        fit = base.fit_result(trained, outcome, samples, history)
+        choice, skip, said = self._chosen(samples, counts, trust)
+        ready = replace(ready, network=self.network.tuned(skip), **choice)
+        planned = replace(ready, plan=replace(self.plan, ridge=ready.ridge * ready.unit))
+        outcome = planned.train(samples, watch)
+        updates = (*self.updates, history.total)[-CHANGES:]
+        learner = replace(ready.trained(outcome, samples.scale), learned=history.arrived, updates=updates)
+        fit = self.fit_result(learner, outcome, samples, history)
         if fit.reason:
             return replace(fit, learner=self, basis=None)
-        updates = (*self.updates, history.total)[-CHANGES:]
-        learner = replace(chosen, base=trained, learned=history.arrived, updates=updates)
         # Without the rounds that were dropped a new Z would be worse than features on two scales.
         whole = fit.rescaled or len(history) == history.total
-        report = replace(fit.report, tuning=said)
-        return replace(fit, learner=learner, basis=learner if whole else None, report=report)
+        return replace(fit, basis=learner if whole else None, report=replace(fit.report, tuning=said))
 
     def _trusted(self, samples: TrainingSet) -> tuple[TrainingSet, Array]:
         """Return samples with Huber's weights, where rewards have heavy tails, and these weights."""
@@ -127,32 +118,31 @@ class TunedNetwork(LearnerAround):
             return samples, np.ones(len(rewards))
         trust = huber(np.abs(rewards - self._predicted(samples.contexts, rewards)), BEYOND)
         weights = trust if samples.weights is None else trust * samples.weights
-        scale = RewardScale.fit(rewards, weights) if self.base.standardise_rewards else samples.scale
+        scale = RewardScale.fit(rewards, weights) if self.standardise_rewards else samples.scale
         scaled = (rewards - scale.center) / scale.spread
         return samples._replace(weights=weights, scale=scale, rewards=scaled), trust
 
     def _predicted(self, scaled: Array, rewards: Array) -> Array:
         """Return what the version in use predicts for contexts on its scale; the median before the first one."""
-        base = self.base
         if not self.learned:
             return np.full(len(rewards), tails(rewards)[0])
-        return base.rewards.center + base.rewards.spread * base.network.values(base.weights, scaled)
+        return self.rewards.center + self.rewards.spread * self.network.values(self.weights, scaled)
 
-    def _chosen(self, samples: TrainingSet, counts: Array | None, trust: Array) -> tuple[Self, float, str]:
-        """Return the learner with what the likelihood of the rewards chooses, the skip path, and why.
+    def _chosen(self, samples: TrainingSet, counts: Array | None, trust: Array) -> tuple[dict[str, Any], float, str]:
+        """Return the fields that the likelihood of the rewards chooses, the skip path, and why.
 
         Of rewards that count `counts` times that part judges.
         """
-        base, rows = self.base, samples.rows
+        rows = samples.rows
         among = np.arange(len(rows)) if counts is None else np.flatnonzero(split_mix(rows) < counts * 2.0**64)
         at = among[sample_rows(rows[among].astype(np.float64), JUDGED)]
         if len(at) < FEWEST:
-            return self, base.network.skip or 0.0, "the start, because too few rewards are in"
+            return {}, self.network.skip or 0.0, "the start, because too few rewards are in"
         contexts, target, trust = samples.contexts[at], samples.rewards[at], np.maximum(trust[at], LEAST_TRUST)
         best, lost = np.empty((0, 0)), np.full(len(RIDGES), np.inf)
-        skip, unit = base.network.skips[0], 1.0
-        for tried in base.network.skips:
-            gram = base.network.tuned(tried).kernel(base.weights, contexts)
+        skip, unit = self.network.skips[0], 1.0
+        for tried in self.network.skips:
+            gram = self.network.tuned(tried).kernel(self.weights, contexts)
             size = float(np.trace(gram)) / len(gram) or 1.0
             misfit = misfits(gram / size, trust, target, RIDGES)[0]
             if misfit.min() < lost.min():
@@ -162,7 +152,7 @@ class TunedNetwork(LearnerAround):
         residuals = solved(best, target, ridge / trust)[1]
         held_out = float(np.square(residuals).mean()) * samples.scale.spread**2
         said = f"ridge {ridge:.2g}, log likelihood {-lost.min():.1f} on {len(target)} rewards"
-        return replace(self, ridge=ridge, unit=unit, variance=variance, held_out=held_out), skip, said
+        return {"ridge": ridge, "unit": unit, "variance": variance, "held_out": held_out}, skip, said
 
     def reward_task(self, history: History, new: int) -> RewardTask | None:
         return None  # its likelihood, and Z on the features of each update, need the rounds themselves
@@ -171,26 +161,26 @@ class TunedNetwork(LearnerAround):
         return False
 
     def needs(self, history: History) -> BoolArray | None:
-        if self.base.training_rows is None or history.arrived <= self.base.training_rows:
+        if self.training_rows is None or history.arrived <= self.training_rows:
             return None
         needed, there = np.zeros(len(history), np.bool_), np.flatnonzero(~np.isnan(history.rewards))
-        needed[there[training_rows(history.rows[there], self.base.training_rows)]] = True
+        needed[there[training_rows(history.rows[there], self.training_rows)]] = True
         return needed | history.came_after(self.learned)
 
     # --- memory
 
     def recall(self, history: History, new: int) -> Recall:
-        base, before = self.base, history.forgetting
+        before = history.forgetting
         if not self.forgets or not self.learned:
-            return base.recall(history, new)
+            return super().recall(history, new)
         if before is None and not self._alarmed(history):
             return Recall(None)
-        samples = history.with_forgetting(None).samples().clipped(base.clip)
-        if base.sparse is not None:
-            return self.with_base(SparseTraining.of(base, samples.contexts).inside).recall(history, new)
+        samples = history.with_forgetting(None).samples().clipped(self.clip)
+        if self.sparse is not None:
+            return SparseTraining.of(self, samples.contexts).inside.recall(history, new)
         samples = samples.some(training_rows(samples.rows, RECALLED))
-        contexts, scaled = base.scale(samples.contexts), base.rewards
-        gram = self.variance / self.unit * base.network.kernel(base.weights, contexts)
+        contexts, scaled = self.scale(samples.contexts), self.rewards
+        gram = self.variance / self.unit * self.network.kernel(self.weights, contexts)
         trust = np.ones(len(samples.rows))
         if tails(samples.rewards)[2]:
             trust = huber(np.abs(samples.rewards - self._predicted(contexts, samples.rewards)), BEYOND)
@@ -211,7 +201,7 @@ class TunedNetwork(LearnerAround):
         that show it say nothing of the world so far, and are left out.
         """
         contexts, rewards = history.arrived_since(self.learned)
-        errors = np.square(rewards - self.base.assess(contexts)[0])
+        errors = np.square(rewards - NetworkLearner.assess(self, contexts)[0])
         if not self._surprising(errors):
             return False
         before = history.last_arrivals(history.arrived)[1][: -len(rewards)]
@@ -227,28 +217,36 @@ class TunedNetwork(LearnerAround):
     # --- saving
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        numbers, arrays = self.base.state()
+        numbers, arrays = super().state()
         numbers |= {name: getattr(self, name) for name in ("ridge", "unit", "variance", "learned")}
         numbers |= {
-            "skip": self.base.network.skip or 0.0,
+            "skip": self.network.skip or 0.0,
             "held_out": None if math.isinf(self.held_out) else self.held_out,
         }
         return numbers, arrays | {"updates": np.array(self.updates, np.int64)}
 
-    def restored(self, saved: Fields) -> Self:
-        with saved:
-            base, skip = self.base.restored_from(saved), saved.number("skip")
-            saved.check(skip in base.network.skips, f"a skip among {base.network.skips}")
-            return replace(
-                self,
-                base=replace(base, network=base.network.tuned(skip)),
-                ridge=saved.number("ridge", RIDGES[0] / 2),
-                unit=saved.number("unit", above=0.0),
-                variance=saved.number("variance", above=0.0),
-                learned=saved.whole("learned"),
-                held_out=math.inf if saved.is_null("held_out") else saved.number("held_out", 0.0),
-                updates=tuple(saved.array("updates", (None,), "int").tolist()),
-            )
+    def restored_from(self, saved: Fields) -> Self:
+        restored, skip = super().restored_from(saved), saved.number("skip")
+        saved.check(skip in self.network.skips, f"a skip among {self.network.skips}")
+        return replace(
+            restored,
+            network=self.network.tuned(skip),
+            ridge=saved.number("ridge", RIDGES[0] / 2),
+            unit=saved.number("unit", above=0.0),
+            variance=saved.number("variance", above=0.0),
+            learned=saved.whole("learned"),
+            held_out=math.inf if saved.is_null("held_out") else saved.number("held_out", 0.0),
+            updates=tuple(saved.array("updates", (None,), "int").tolist()),
+        )
+
+
+@dataclass(frozen=True)
+class TunedLastLayer(LastLayerLearner, TunedNetwork):
+    """NeuralLinear on such a network."""
+
+
+TUNED: dict[type[Any], type[TunedNetwork]] = {NetworkLearner: TunedNetwork, LastLayerLearner: TunedLastLayer}
+"""What tunes itself in the place of a learner whose training is named."""
 
 
 class Remembered(NamedTuple):
