@@ -7,12 +7,24 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rarely._core import native
 from rarely._core.choice import gaussian_argmax
 from rarely._core.choice.gaussian_argmax import distribution, highest_of_gaussians
 
 SEEDS = st.integers(0, 10**6)
 DECADES = [0.5, 3.0, 7.0 if np.finfo(np.longdouble).eps < 1e-18 else 4.0]
 NORMAL = np.vectorize(lambda z: 0.5 * math.erfc(-z / math.sqrt(2)), otypes=[float])
+
+
+@pytest.fixture(scope="module", autouse=True, params=["in C", "in NumPy"])
+def in_c(request):
+    """Whether the loops are those in C."""
+    compiled = request.param == "in C"
+    if compiled and not native.available():
+        pytest.skip("no compiled loops")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gaussian_argmax, "in_use", lambda: compiled)
+        yield compiled
 
 
 def chances_of(means, deviations, **settings):
@@ -135,7 +147,6 @@ def test_rows_are_integrated_as_if_alone(arms, rows, at_once, seed):
     means[gone] = deviations[gone] = np.nan
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gaussian_argmax, "AT_ONCE", at_once)
-        patch.setattr(gaussian_argmax, "ARMS_AT_ONCE", at_once)
         together = highest_of_gaussians(means, deviations, np.zeros(rows))
     alone = [chances_of(*row) for row in zip(means, deviations, strict=True)]
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12)
@@ -180,8 +191,10 @@ def test_an_arm_out_of_reach_has_no_probability():
 
 
 @pytest.mark.parametrize("arms", [100, 1000])
-def test_the_work_grows_with_the_arms_and_not_with_their_square(arms, monkeypatch):
+def test_the_work_grows_with_the_arms_and_not_with_their_square(arms, monkeypatch, in_c):
     """Evaluations of the distribution function, counted."""
+    if in_c:
+        pytest.skip("of NumPy's")
     rng, plain = np.random.default_rng(0), gaussian_argmax._normal
     means, deviations = rng.normal(size=(1, arms)), rng.random((1, arms))
     evaluated = []

@@ -17,12 +17,16 @@ nine deviations of the highest has exactly 0.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from rarely._core.errors import InvalidInput
-from rarely._core.types import Array, BoolArray, IntArray
+from rarely._core.growable_array import address
+from rarely._core.native import in_use, library
+from rarely._core.native.linalg import NO_MEMORY
+from rarely._core.types import Array, BoolArray
 
 TAIL = 9.0  # standard deviations beyond which nothing is left in double precision
 STEP = 1 / 512  # between two tabulated values of N
@@ -38,13 +42,13 @@ TINY, LOST = 1e-290, 2.0**-46
 """A smaller σ counts as 0, also relative to its mean: its inverse would overflow, or its digits are lost."""
 LARGE_BONUSES = "bonuses must be finite numbers that can be compared with each other. Use a smaller beta."
 AT_ONCE = 2**15  # numbers in the arrays of one integration: the second-level cache holds several of these
-ARMS_AT_ONCE = 2**12  # Gaussians of the rows that are cut into pieces together
 
 _LAST, _GONE = round(2 * TAIL / STEP), round((TAIL + 39) / STEP)
 """The last tabulated place, and one where n is 0: in a wide piece even what is left at the last one would count."""
 _VALUES = np.array([0.5 * math.erfc((TAIL - i * STEP) / math.sqrt(2)) for i in range(_LAST + 1)])
 
 
+@cache
 def tables() -> Array:
     """Return what `native/gaussian.c` looks up: N and its density at the tabulated places, nodes and weights."""
     z = np.arange(_LAST + 1) * STEP - TAIL
@@ -103,160 +107,103 @@ def highest_of_gaussians(means: Array, deviations: Array, tolerance: Array, *, l
     >>> highest_of_gaussians(np.array([[0.0, 1.0, np.nan]]), np.array([[1.0, 0.0, np.nan]]), np.zeros(1)).round(4)
     array([[0.1587, 0.8413, 0.    ]])
     """
-    out = np.empty(means.shape)
-    size = max(1, ARMS_AT_ONCE // means.shape[1])
-    for start in range(0, len(means), size):
-        part = slice(start, start + size)
-        out[part] = _of_rows(means[part], deviations[part], tolerance[part], lowest)
+    out, there = np.zeros(means.shape), ~np.isnan(means)
+    one, within = _in_c if in_use() else _in_numpy, np.broadcast_to(tolerance, len(means)).tolist()
+    for row, here in enumerate(there):
+        out[row, here] = one(means[row, here], deviations[row, here], within[row], lowest)
     return out
 
 
-def _of_rows(means: Array, deviations: Array, tolerance: Array, lowest: bool) -> Array:
+def _in_c(means: Array, deviations: Array, tolerance: float, lowest: bool) -> Array:
+    values, out, count = np.array([means, deviations]), np.empty(len(means)), len(means)
+    places = address(values), address(values[1]), tolerance, lowest, address(tables()), address(out)
+    if trouble := library().rarely_highest(count, *places):
+        raise MemoryError(NO_MEMORY) if trouble == 1 else InvalidInput(LARGE_BONUSES)
+    return out
+
+
+def _in_numpy(means: Array, deviations: Array, tolerance: float, lowest: bool) -> Array:
     lower, upper = means - TAIL * deviations, means + TAIL * deviations
-    present = upper >= (np.fmax.reduce(lower, axis=1) - tolerance)[:, None]
-    least = np.maximum(LOST * np.abs(means), np.maximum(tolerance, TINY)[:, None])
-    still = present & (deviations <= least)
-    best = np.max(np.where(still, means, -np.inf), axis=1)
+    present = upper >= lower.max() - tolerance
+    still = present & (deviations <= np.maximum(LOST * np.abs(means), max(tolerance, TINY)))
+    best = means[still].max(initial=-np.inf)
     # The best of those that stand still: nothing is the highest below it.
-    low = np.max(np.where(present & ~still, lower, -np.inf), axis=1)
-    low = np.maximum(np.nextafter(low, np.inf), best)[:, None]
+    low = max(np.nextafter(lower[present & ~still].max(initial=-np.inf), np.inf), best)
     varies = present & ~still & (upper > low)
-    out = np.zeros(means.shape)
-    columns = varies.any(axis=0)
-    race = _Race.of(means[:, columns], deviations[:, columns], varies[:, columns], low)
-    out[:, columns] = _integrated(race).T
-    if still.any():
-        stands = still & (means >= (best - tolerance)[:, None])
-        if lowest:
-            stands &= np.cumsum(stands, axis=1) == 1
-        share = np.prod(_normal(race.starts)[1], axis=0) / np.maximum(stands.sum(axis=1), 1)
-        out += stands * share[:, None]
-    return np.asarray(out / out.sum(axis=1, keepdims=True))
+    sigma = deviations[varies]
+    # The distance to `low` is rounded once, so that a large mean costs a small σ no digits.
+    starts = np.maximum((low - means[varies]) / sigma + TAIL, 0.0)
+    race, out = _Race(1 / (sigma * STEP), starts / STEP, (2 * TAIL - starts) * sigma), np.zeros(len(means))
+    out[varies] = _integrated(race, sigma) if len(sigma) else 0.0
+    stands = np.flatnonzero(still & (means >= best - tolerance))[: 1 if lowest else None]
+    out[stands] += np.prod(_normal(race.starts)[1]) / max(len(stands), 1)
+    return np.asarray(out / out.sum())
 
 
 class _Race(NamedTuple):
-    """The Gaussians that vary, (K, n): at t each is at the place starts + slopes·t, and ended beyond the last one."""
+    """The Gaussians that vary, (K,): at t each is at the place starts + slopes·t, and ended beyond the last one."""
 
-    slopes: Array  # 1/(σ·STEP); 0 where there is none
-    starts: Array  # the last place where there is none, so that its N is 1
-    ends: Array  # t where it reaches the last place; 0 where there is none
+    slopes: Array  # 1/(σ·STEP)
+    starts: Array
+    ends: Array  # t where it reaches the last place
 
-    @classmethod
-    def of(cls, means: Array, deviations: Array, varies: BoolArray, low: Array) -> _Race:
-        """Return the race of (n, K) Gaussians; t = 0 is at `low`, (n, 1)."""
-        sigma = np.where(varies, deviations, 1.0)
-        # The distance to `low` is rounded once, so that a large mean costs a small σ no digits.
-        starts = np.where(varies, np.maximum((low - means) / sigma + TAIL, 0.0), 2 * TAIL)
-        ends = (2 * TAIL - starts) * sigma
-        return cls(*(np.ascontiguousarray(a.T) for a in (varies / (sigma * STEP), starts / STEP, ends)))
-
-    def normal(self, t: Array, rows: IntArray, arms: IntArray) -> tuple[Array, Array]:
-        """Return n and N, (arms, …), at t (p, …) in these rows (p,)."""
-        along = (..., *(None,) * (t.ndim - 1))
-        places = _picked(self.slopes, rows, arms)[along] * t
-        places += _picked(self.starts, rows, arms)[along]
+    def normal(self, t: Array, alive: BoolArray) -> tuple[Array, Array]:
+        """Return n and N of those alive at t (p,), (k, p)."""
+        places = self.starts[alive, None] + self.slopes[alive, None] * t
         return _normal(np.minimum(places, _GONE, out=places))
 
-    def alive(self, t: Array, rows: IntArray) -> IntArray:
-        """Return the Gaussians that have not ended at some of these t."""
-        return np.flatnonzero((self.ends[:, rows] > t).any(axis=1))
-
-
-def _picked(array: Array, rows: IntArray, arms: IntArray) -> Array:
-    """Return (arms, rows) entries; with a single row a column, so that products run over long stretches."""
-    return array[arms] if array.shape[1] == 1 else array[arms[:, None], rows]
-
-
-class _Pieces(NamedTuple):
-    """Pieces of the axes of several rows, (p,) each."""
-
-    rows: IntArray
-    left: Array
-    right: Array
-    before: Array  # F at the left end
-    after: Array  # F at the right end
-
-    def where(self, chosen: BoolArray | slice) -> _Pieces:
-        """Return some of the pieces."""
-        rows, left, right, before, after = self
-        return _Pieces(rows[chosen], left[chosen], right[chosen], before[chosen], after[chosen])
-
-    def halved(self, race: _Race) -> _Pieces:
-        """Return the pieces, each cut in two."""
-        middle = (self.left + self.right) / 2
-        reached = _highest(race, middle, self.rows)
-        low = self._replace(right=middle, after=reached)
-        high = self._replace(left=middle, before=reached)
-        return _Pieces(*(np.concatenate(pair) for pair in zip(low, high, strict=True)))
-
-
-def _integrated(race: _Race) -> Array:
-    """Return P of all Gaussians that vary, (K, n)."""
-    out = np.zeros(race.ends.shape)
-    if not out.size:
+    def highest(self, t: Array) -> Array:
+        """Return F at t (p,)."""
+        out, size = np.empty(len(t)), max(1, AT_ONCE // len(self.ends))
+        for start in range(0, len(t), size):
+            part = t[start : start + size]
+            out[start : start + size] = np.prod(self.normal(part, self.ends > part.min())[1], axis=0)
         return out
-    pieces = _pieces(race)
-    pieces = pieces.where(pieces.after > NEVER)
+
+
+def _integrated(race: _Race, sigma: Array) -> Array:
+    """Return P of all Gaussians that vary, (K,)."""
+    out, edges = np.zeros(len(sigma)), _edges(race, sigma)
+    reached = race.highest(edges)
+    pieces = np.array([edges[:-1], edges[1:], reached[:-1], reached[1:]])  # left, right, and F at both
+    pieces = pieces[:, pieces[3] > NEVER]
     size = max(1, AT_ONCE // (len(out) * len(NODES)))
     for halving in range(HALVINGS + 1):
         tolerance = ACCURATE + ROUNDING * len(out) if halving < HALVINGS else np.inf
-        parts = (pieces.where(slice(start, start + size)) for start in range(0, len(pieces.rows), size))
-        wrong = [_added(out, race, part, tolerance) for part in parts]
+        wrong = [_added(out, race, pieces[:, i : i + size], tolerance) for i in range(0, pieces.shape[1], size)]
         if not any(each.any() for each in wrong):
             break
-        pieces = pieces.where(np.concatenate(wrong)).halved(race)
-    out *= race.slopes
-    out *= STEP
-    return out
+        left, right, before, after = pieces[:, np.concatenate(wrong)]
+        middle = (left + right) / 2
+        at = race.highest(middle)
+        pieces = np.hstack([[left, middle, before, at], [middle, right, at, after]])
+    return np.asarray(out * race.slopes * STEP)
 
 
-def _added(out: Array, race: _Race, pieces: _Pieces, tolerance: float) -> BoolArray:
+def _added(out: Array, race: _Race, pieces: Array, tolerance: float) -> BoolArray:
     """Add ∫ F σh of each arm over the pieces to `out`; leave out and return those where the sum is off."""
-    rows, left, right, before, after = pieces
-    arms = race.alive(left, rows)
-    half = (right - left) / 2
+    left, right, before, after = pieces
+    alive, half = race.ends > left.min(), (right - left) / 2
     t = (left + half)[:, None] + half[:, None] * NODES
-    density, below = race.normal(t, rows, arms)
+    density, below = race.normal(t.ravel(), alive)
     density /= below
-    density *= np.prod(below, axis=0) * (half[:, None] * WEIGHTS)
-    parts = density.sum(axis=2)
-    sums = STEP * np.sum(parts * _picked(race.slopes, rows, arms), axis=0)
-    wrong = np.abs(sums - (after - before)) > tolerance
-    parts[:, wrong] = 0.0
-    np.add.at(out, (arms[:, None], rows), parts)
+    density *= np.prod(below, axis=0) * (half[:, None] * WEIGHTS).ravel()
+    parts = density.reshape(-1, *t.shape).sum(axis=2)
+    wrong = np.abs(STEP * (race.slopes[alive] @ parts) - (after - before)) > tolerance
+    out[alive] += parts[:, ~wrong].sum(axis=1)
     return np.asarray(wrong, np.bool_)
 
 
-def _highest(race: _Race, t: Array, rows: IntArray) -> Array:
-    """Return F at t."""
-    out, size = np.empty(len(t)), max(1, AT_ONCE // len(race.ends))
-    for start in range(0, len(t), size):
-        part = slice(start, start + size)
-        out[part] = np.prod(race.normal(t[part], rows[part], race.alive(t[part], rows[part]))[1], axis=0)
-    return out
-
-
-def _pieces(race: _Race) -> _Pieces:
-    """Return pieces at most WIDTH times as wide as the narrowest Gaussian alive."""
-    sigma = (race.slopes > 0) / np.where(race.slopes > 0, STEP * race.slopes, 1.0)
+def _edges(race: _Race, sigma: Array) -> Array:
+    """Return the ends of pieces at most WIDTH times as wide as the narrowest Gaussian alive."""
     # An edge need not be where a Gaussian ends, so the next one must still come in time for it.
-    ends = np.minimum(race.ends + (RESOLVED + WIDTH - TAIL) * sigma, race.ends.max(axis=0))
-    order = np.argsort(ends, axis=0)
-    ends, sigma = np.take_along_axis(ends, order, axis=0), np.take_along_axis(sigma, order, axis=0)
-    narrowest = np.minimum.accumulate(np.where(sigma > 0, sigma, np.inf)[::-1], axis=0)[::-1]
-    ends = np.concatenate((np.zeros((1, ends.shape[1])), ends))
+    ends = np.minimum(race.ends + (RESOLVED + WIDTH - TAIL) * sigma, race.ends.max())
+    order = np.argsort(ends)
+    narrowest = np.minimum.accumulate(sigma[order][::-1])[::-1]
+    ends = np.concatenate(([0.0], ends[order]))
     # How many pieces fit up to each end, stretched to a whole number in all; the edges are where it is whole.
-    count = np.zeros(ends.shape)
-    np.cumsum((ends[1:] - ends[:-1]) / (WIDTH * narrowest), axis=0, out=count[1:])
+    count = np.concatenate(([0.0], np.cumsum(np.diff(ends) / (WIDTH * narrowest))))
     whole = np.ceil(count[-1])
-    if not whole.sum() <= MOST_PIECES:
+    if not whole <= MOST_PIECES:
         raise InvalidInput(LARGE_BONUSES)
-    count *= whole / np.where(whole > 0, count[-1], 1.0)
-    # All rows one after another, a gap of 1 between them.
-    last = np.cumsum(whole + 1)
-    count += last - whole - 1
-    rows = np.repeat(np.arange(len(whole)), whole.astype(np.int64) + 1)
-    edges = np.interp(np.arange(len(rows)), count.T.ravel(), ends.T.ravel())
-    reached = _highest(race, edges, rows)
-    pieces = _Pieces(rows[:-1], edges[:-1], edges[1:], reached[:-1], reached[1:])
-    return pieces.where(rows[:-1] == rows[1:])
+    return np.interp(np.arange(whole + 1), count * (whole / count[-1]), ends)

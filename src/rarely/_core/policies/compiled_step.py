@@ -17,7 +17,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -55,13 +54,6 @@ SIDE = ("x", "u", "z", "clocks", "x_lengths", "u_lengths", "z_lengths")
 OF_A_SIDE = ("raw", "centred", "learned", "clocks", "raw_lengths", "lengths", "learned_lengths")
 """The arrays of a feature by kernels."""
 NONE = np.zeros((1, 1))
-
-
-@cache
-def _tables() -> tuple[Array, int]:
-    """Return the tables of the normal distribution, and where they lie."""
-    values = tables()
-    return values, address(values)
 
 
 class CompiledStep:
@@ -126,7 +118,7 @@ class CompiledStep:
         scored = linear or kernels or not learner.predicts
         if not (in_use() and own.compiled and scored and current.override is None and current.unit == 1):
             return False
-        task = self._task = self._task or struct("step_task")(normal=_tables()[1])
+        task = self._task = self._task or struct("step_task")(normal=address(tables()))
         self._step = library().rarely_step
         shared = own.draws if own.compiled == "upper" else not getattr(own, "lowest", True)
         task.rule, task.dim, task.parameters = RULES[own.compiled] + shared, learner.dim, 0
