@@ -5,9 +5,10 @@ n  rounds in a call    K  arms (the largest number, if rounds differ)    d  numb
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from operator import attrgetter
-from typing import Any, Self, cast
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from operator import attrgetter, itemgetter
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +55,12 @@ class OfKind(Described):
         return {"kind": type(self).__name__} | super().describe()
 
 
-_SCORES = {"means": 0, "bonuses": 1, "probabilities": 2}
-"""Where they lie in the scores of a decision, (3, …), which a policy gives it in their place."""
+LATER: dict[str, Callable[[Array], Any]] = {
+    "means": itemgetter(0),
+    "bonuses": itemgetter(1),
+    "probabilities": itemgetter(2),
+}
+"""What is made of the scores of a decision, (3, …) or with a worth (5, …), which a policy gives it in their place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +98,7 @@ class Decision:
     source: str | NDArray[np.str_] = "model"
     """str, or (n,): what the scores are those of. Of the "model" bonuses are β·ω·√(φᵀZ⁻¹φ); of "returning arms" they
     are bounds from the rewards of each arm alone (`Additions.returning_arms`); of "none" there is no model."""
-    worth: Any = None
+    worth: Any = field(default_factory=type(None))
     """What outcomes are worth, a `Worth` of (K,) or (n, K), by which the arm was chosen; None where none was given."""
     price: float | Array | None = None
     """float, or (n,): the worth of a unit of a `Ceiling` when it was decided; None without one."""
@@ -103,11 +108,11 @@ class Decision:
     """int, or (n,): the round of the first slot of the slate that the round is a slot of; None for rounds that are no
     slots."""
 
-    def __getattr__(self, name: str) -> Array:
-        if name not in _SCORES:
+    def __getattr__(self, name: str) -> Any:
+        if name not in LATER:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        self.__dict__[name] = self._scores[_SCORES[name]]
-        return cast(Array, self.__dict__[name])
+        made = self.__dict__[name] = LATER[name](self._scores)
+        return made
 
     @property
     def arms(self) -> IntArray:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rarely._core.errors import InvalidWorth, shown
 from rarely._core.inputs.contexts import RoundContexts
 from rarely._core.reading import read_real
-from rarely._core.types import Array
+from rarely._core.types import LATER, Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +91,9 @@ class Worth:
             columns.append(values)
         spends = any(part is not None and part.spends is not None for part in parts)
         return cls(columns[0], columns[1], columns[2] if spends else None)
+
+
+LATER["worth"] = lambda scores: Worth(scores[3], scores[4])
 
 
 def worth_from(worth: Any) -> Worth:

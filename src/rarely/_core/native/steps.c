@@ -26,7 +26,8 @@
 #define DIGITS_LOST 1e-10 /* as in covariance/cholesky.py */
 
 enum rule { UPPER, UPPER_SHARED, THOMPSON, THOMPSON_SHARED, UNIFORM, GIVEN };
-enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES, ROUNDED_OFF, LARGE_WORTH };
+enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES, ROUNDED_OFF, LARGE_WORTH,
+               WRONG_WORTH };
 
 static int all_finite(const double *numbers, ptrdiff_t count) {
     int finite = 1;

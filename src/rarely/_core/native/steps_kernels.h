@@ -133,13 +133,19 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
     double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all;
     double *values = work + count, *reaches = values + count, *sizes = reaches + count, *known = task->known + 3 * (task->row + t);
     double *chosen = task->chosen + (task->row + t) * dim, least = 0, zero = 0, worth = 0, most_gain = 0, most_cost = 0;
+    double least_cost = INFINITY;
     int trouble = FINE;
+    for (ptrdiff_t k = 0; k < count && task->gains; k++) {
+        if (!isfinite(task->gains[first + k]) || !isfinite(task->costs[first + k])) return WRONG_WORTH;
+        if (task->costs[first + k] < least_cost) least_cost = task->costs[first + k];
+    }
     if (task->dual) trouble = dual_assess(task, rows, count, means, work, sizes);
     else if (task->parameters) trouble = NAME(assess)(task, rows, count, means, work);
     else if (!all_finite(rows, count * dim)) trouble = WRONG_CONTEXTS;
     if (trouble) return trouble;
     for (ptrdiff_t k = 0; k < count; k++) {
-        const double gain = task->gains ? task->gains[first + k] : 1, cost = task->costs ? task->costs[first + k] : 0;
+        const double gain = task->gains ? task->gains[first + k] : 1;
+        const double cost = task->gains ? task->costs[first + k] - least_cost : 0; /* what all share decides nothing */
         if (!task->parameters) means[k] = work[k] = 0;
         bonuses[k] = task->per_deviation * sqrt(work[k]);
         values[k] = gain * means[k] - cost, reaches[k] = fabs(gain) * bonuses[k];

@@ -28,7 +28,7 @@ from rarely._core.covariance import Candidates, Covariance, CovarianceFactory, D
 from rarely._core.covariance.cholesky import PANEL
 from rarely._core.covariance.primal import Primal
 from rarely._core.errors import InvalidContexts, InvalidInput, InvalidWorth
-from rarely._core.growable_array import address, all_finite, changed
+from rarely._core.growable_array import address, changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.history import History
 from rarely._core.inputs.worth import Worth
@@ -46,7 +46,7 @@ RULES = {"upper": 0, "thompson": 2, "uniform": 4, "given": 5}
 """`enum rule` of `steps.c`; one more where ties are shared."""
 TROUBLE = {2: LARGE_FEATURES, 3: LARGE_VARIANCES}
 """What to say of `enum trouble`."""
-MEMORY, BONUSES, ROUNDED_OFF, WORTH = 4, 5, 6, 7
+MEMORY, BONUSES, ROUNDED_OFF, WORTH, WRONG_WORTH = 4, 5, 6, 7, 8
 KINDS = {"given": np.int64, "present": np.bool_, "held_out": np.bool_}
 """The numbers of arrays that do not hold float64."""
 FLOATS = np.dtype(np.float64)
@@ -84,6 +84,7 @@ class CompiledStep:
         """What the last round left: if the state still has both, and its shape comes again, nothing is left to do."""
         self._stats: ArmStats | None = None
         self._one: tuple[int, int] | None = None
+        self._gain_and_cost: Any = None
         self._kernels: Any = None
         self._in_use = False
         """Whether a call has begun and not ended; the last line, because this may be interrupted as well."""
@@ -172,10 +173,11 @@ class CompiledStep:
             or state.reader.arms != contexts.shape[0]
         ):
             return None
-        if worth is not None and (worth := self._taken(worth)) is None:
+        task, place, self._covariance = self._task, state.random, current.covariance
+        task.gains = None
+        if worth is not None and not self._take(worth):
             return None
-        self._in_use, task, place, self._covariance = True, self._task, state.random, current.covariance
-        task.gains, task.costs = (None, None) if worth is None else self._worth
+        self._in_use = True
         if history.full or history.tables[0] is not self._tables:
             history = self._bind(history, 1)
         np.add(contexts, 0.0, out=self._room["rows"][0])  # −0 becomes 0: equal contexts are the same bytes
@@ -186,7 +188,8 @@ class CompiledStep:
         if self._kernels is not None:
             self._kernels.prepare(self._covariance, len(contexts), running=current.uses_running)
         if trouble := self._step(task):
-            if trouble == ROUNDED_OFF:
+            if trouble in (ROUNDED_OFF, WRONG_WORTH):
+                self._in_use = trouble == ROUNDED_OFF
                 return None
             _explain(trouble, RoundContexts(contexts[None], np.ones((1, len(contexts)), np.bool_), 1, True), 0, 1)
         current, stats = self._accepted(current, stats, 1)
@@ -194,7 +197,9 @@ class CompiledStep:
         clock = state.clock.after_round(history.rounds, current.covariance.log_det)
         after = changed(state, current=current, clock=clock, history=history, random=place, arm_stats=stats)
         scores, lot = self._room["scores"].copy(), self._room["held_out"] if self._lots else None
-        decision = decision_of(scores, (task.arm,), after, life, lot, self._source, worth, single=True)
+        decision = decision_of(scores, (task.arm,), after, life, lot, self._source, None, single=True)
+        if worth is not None:
+            del decision.__dict__["worth"]  # which is made of the scores when it is asked for
         self._in_use = False
         return after, decision
 
@@ -222,20 +227,19 @@ class CompiledStep:
         task.disjoint, task.offered, task.log_det = stats.disjoint, stats.arms, covariance.log_det
         task.unexplored, task.picked, task.least_known = stats.unexplored, stats.chosen, stats.least_known
 
-    def _taken(self, worth: Any) -> Worth | None:
-        """Put gain and cost of one round into the room and return them, if they are finite and usual; else None."""
+    def _take(self, worth: Any) -> bool:
+        """Tell C gain and cost of one round, if they are arrays or numbers; what is not finite it finds itself."""
         worth = worth if type(worth) is Worth else Worth(worth)
-        room, shape = self._room["worth"][:, 0], self._one and self._one[:1]
-        for row, value in enumerate((worth.gain, worth.cost)):
-            usual = type(value) is np.ndarray and value.dtype is FLOATS and value.shape == shape
-            if worth.spends is not None or not (usual or type(value) is float):
-                return None
-            room[row] = value
-        taken = room.copy()
-        if not all_finite(taken):
-            return None
-        room[1] -= taken[1].min()  # see `Worth.cost_apart`
-        return Worth(*taken)
+        if worth.spends is not None:
+            return False
+        gain, cost, (gains, costs) = worth.gain, worth.cost, self._gain_and_cost
+        try:  # in half the time of assignments to arrays, and with shapes and kinds checked
+            gains[:] = gain if type(gain) is not float else np.full(len(gains), gain)
+            costs[:] = cost if type(cost) is not float else np.full(len(costs), cost)
+        except (TypeError, ValueError):
+            return False
+        self._task.gains = self._gains
+        return True
 
     def decide(
         self,
@@ -275,7 +279,7 @@ class CompiledStep:
             if self._kernels is not None:
                 clock = clock.after_round(history.rounds, current.covariance.log_det)
             place = place.after(count) if self._draws else place
-            parts.append(self._room["scores"].copy())
+            parts.append(self._room["scores"][:3].copy())
             lots.append(self._room["held_out"].copy())
             if end is not None and until_due:
                 break
@@ -303,7 +307,7 @@ class CompiledStep:
             count = min(len(rounds) - start, most)
             if self._play(state.current, stats, state.history, rounds, start, count, None) is None:
                 return None
-            parts.append(self._room["scores"].copy())
+            parts.append(self._room["scores"][:3].copy())
         return np.concatenate(parts, axis=1)
 
     def _play(
@@ -322,12 +326,14 @@ class CompiledStep:
         """
         task, end, rule, (_, arms) = self._task, start + count, current.rule, rounds.present.shape
         if self._shape != (count, arms, task.dim):
-            tables = (("rows", (count, arms, task.dim)), ("scores", (3, count, arms)))
-            offered = [("present", (count, arms)), ("worth", (2, count, arms))]
+            tables = (("rows", (count, arms, task.dim)), ("scores", (5, count, arms)))
+            offered = [("present", (count, arms))]
             each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
             self._lay_out([*tables, *offered, *each])
             self._shape = task.rounds, task.arms, _ = (count, arms, task.dim)
-            self._worth = self._place["worth"], self._place["worth"] + 8 * count * arms
+            self._room["worth"], worth = self._room["scores"][3:], self._place["scores"] + 24 * count * arms
+            self._gains, task.costs = worth, worth + 8 * count * arms
+            self._gain_and_cost = [memoryview(values[0]) for values in self._room["worth"]]
         room, places = self._room, self._place
         if rounds.whole:
             np.add(rounds.given[start:end], 0.0, out=room["rows"])
@@ -366,13 +372,11 @@ class CompiledStep:
 
     def _say_worth(self, worth: Worth | None, start: int, end: int) -> None:
         """Tell C what outcomes are worth: of the arms there are, in order."""
-        self._task.gains, self._task.costs = (None, None) if worth is None else self._worth
+        self._task.gains = None if worth is None else self._gains
         if worth is not None:
             there = ... if self._task.present is None else self._room["present"]
-            part = worth[start:end]
-            apart = part.cost_apart(True if there is ... else there)
-            for table, values in zip(self._room["worth"], (part.gain, apart), strict=True):
-                numbers = values[there].ravel()
+            for table, values in zip(self._room["worth"], (worth.gain, worth.cost), strict=True):
+                numbers = values[start:end][there].ravel()
                 table.ravel()[: len(numbers)] = numbers
 
     def _bind(self, history: History, rounds: int) -> History:
