@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from browser import needs_browser, probe
 from rarely import AtRounds, FramePolicy, InvalidInput, LinTS, OnDemand
 from rarely.study import (
     AnalysisPlan,
@@ -20,6 +21,7 @@ from rarely.study import (
     Stage,
     Study,
 )
+from rarely.study.analysis import read_summary
 from rarely.study.boundaries import boundaries, spent
 from rarely.study.effects import Scores, Summary
 from rarely.study.events import canonical, read_body
@@ -160,6 +162,8 @@ def test_closing_needs_two_people_an_open_arm_and_somebody_left():
         ({"approved_by": ""}, ApprovalNeeded),
         ({"actor": ""}, InvalidStudy),
         ({"arm": "none"}, InvalidStudy),
+        ({"arm": None}, InvalidStudy),
+        ({"arm": 1}, InvalidStudy),
     ):
         with pytest.raises(error):
             study.close_arm(**{"arm": "low", **BOTH} | wrong)
@@ -208,7 +212,9 @@ def test_outcomes_that_overrun_are_in_the_final_look():
     assert [look.rounds for look in ended.looks] == [100, 180, 200]
     assert ended.final.p < 0.05
     assert ended.final.low < ended.final.median < ended.final.high
-    assert ended.final == final_of([ended.looks[0], ended.looks[2]], 0.025)
+    *_, event = (event for event in study.events() if event.kind == "look")
+    last = read_summary(event.content["effects"]["high − placebo"]["summary"])
+    assert ended.final == final_of([ended.looks[0], ended.looks[2]], last, 0.025, (-1.0, 1.0))
     # The final look replaces the one that stopped the trial, and has the error of that stage.
     assert ended.looks[2].fraction == 0.5
     assert ended.looks[2].boundary == pytest.approx(ended.looks[1].boundary, abs=0.2)
@@ -265,6 +271,19 @@ def test_a_stop_for_futility_follows_the_plan_and_one_without_a_reason_does_not(
     study.close_enrolment(**BOTH)
     final = study.look(**ANN, reason="all in")
     assert final.acts[-1][2].startswith("final look after decision 200")
+
+
+@pytest.mark.parametrize("lucky", [("high",), ("placebo", "low", "high")])
+def test_final_intervals_of_extreme_outcomes_are_within_the_range_and_those_of_the_look(lucky):
+    """With one look there is one interval, whatever its variance supposes; no difference of shares exceeds 1."""
+    study = trial(plan=AnalysisPlan(200, looks=1))
+    answers = study.ask_many([(contexts_of(i), f"{i}") for i in range(200)])
+    study.tell_many([(answer.id, float(answer.arm in lucky)) for answer in answers])
+    for effect in study.look(**ANN).contrasts[:2]:
+        assert effect.final.low == pytest.approx(effect.looks[0].low, abs=1e-4)
+        assert effect.final.high == pytest.approx(effect.looks[0].high, abs=1e-4)
+        assert -1 <= effect.final.low <= effect.final.median <= effect.final.high <= 1
+        assert (effect.final.p <= 0.025) == (effect.shown is not None)
 
 
 # --- what bad input gets
@@ -353,7 +372,7 @@ def test_adjusted_p_values_are_small_where_a_single_look_shows_a_difference(comp
     for _ in range(200):
         z = 2.5 * rng.normal(size=3)
         cuts = [[cut(value, 400)] for value in z]
-        p_values = [final_of(looks_of(each, plan, 0.05), 0.05).p for each in cuts]
+        p_values = [final_of(looks_of(each, plan, 0.05), each[-1].summary, 0.05).p for each in cuts]
         found = [p <= 0.05 for p in adjusted(p_values, 3, plan)]
         assert found == [look is not None for look in shown_at(cuts, plan)]
 
@@ -457,6 +476,9 @@ def test_subgroups_are_those_that_were_registered():
         {"looks": 10**12},
         {"looks": 10**400},
         {"looks": 0},
+        {"looks": []},
+        {"looks": [100, 200, 300]},
+        {"looks": [100, 50, 200]},
         {"estimand": 5},
         {"estimand": "\ud800"},
         {"subgroups": {"\ud800": (0, 1.0, None)}},
@@ -558,6 +580,30 @@ def test_the_page_draws_the_flow_of_patients_and_has_the_checklist(tmp_path):
     assert "ACE checklist" not in str(found)
     many = Study.create("memory://many", f"{next(NAMES)}", policy=LinTS(dim=2), arms=[f"{i}" * 30 for i in range(12)])
     assert "…" in html_of(many.analysis())
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_in_a_browser_nothing_of_the_page_sticks_out_or_runs_into_another(tmp_path, width):
+    arms = ["placebo", "low dose of the drug", "high dose of the drug & rest", "the operation of last resort"]
+    study = trial(arms=arms, control="placebo")
+    answers = study.ask_many([(np.eye(4, 2), f"{i}") for i in range(200)])
+    study.tell_many([(answer.id, float(answer.index > i % 4)) for i, answer in enumerate(answers)])
+    study.look(**ANN)
+    study.close_arm(arms[1], **BOTH)
+    script = """(() => { const charts = [...document.querySelectorAll('svg')];
+      const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+      const mixed = c => { const t = [...c.querySelectorAll('text')].map(e => e.getBoundingClientRect());
+        const box = c.getBoundingClientRect();
+        return t.filter((a, i) => a.left < box.left - 1 || a.right > box.right + 1
+          || t.slice(i + 1).some(b => !apart(a, b))).length; };
+      return {wide: document.documentElement.scrollWidth, charts: charts.length,
+        mixed: charts.map(mixed), tables: document.querySelectorAll('table').length}; })()"""
+    seen = probe(tmp_path, html_of(study.analysis()), script, width)
+    assert seen["wide"] <= width
+    assert seen["charts"] == 3
+    assert seen["mixed"] == [0, 0, 0]
+    assert seen["tables"] >= 10
 
 
 def test_the_plan_is_written_as_a_page_that_prints_with_what_the_study_fixed(tmp_path):

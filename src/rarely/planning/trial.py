@@ -475,7 +475,7 @@ def _said(
     seen, bias, median = comparisons[best][: first + 1], math.nan, math.nan
     if seen[-1].summary.effective > 0:
         bias = seen[-1].summary.estimate - truths[best]
-        end = final_of(looks_of(seen, plan, alpha), alpha) if judged else None
+        end = final_of(looks_of(seen, plan, alpha), seen[-1].summary, alpha) if judged else None
         median = math.nan if end is None else end.median - truths[best]
     low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
     always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])

@@ -325,7 +325,8 @@ class _Trial:
             alpha = planned.share_of(self._plan, len(compared)) if arms in shown else 1 - self._plan.level
             effect = self._effect(arms, scores[arms], cuts[arms], alpha)
             if arms in shown:
-                effect = replace(effect, **self._said(arms, effect, shown[arms], alpha))
+                last = cuts[arms][-1].summary if cuts[arms] else statistics.NOTHING
+                effect = replace(effect, **self._said(arms, effect, shown[arms], last, alpha))
             effects.append(effect)
             if len(arms) == 1 or self._names[arms[1]] == self._control:
                 parts += self._by_part(arms, scores[arms], effect)
@@ -401,12 +402,12 @@ class _Trial:
                 shown[place] = looks[place]._replace(**said, event=each.event, later=later)
         return shown
 
-    def _said(self, arms: Arms, effect: Effect, shown: int | None, alpha: float) -> dict[str, Any]:
+    def _said(self, arms: Arms, effect: Effect, shown: int | None, last: Summary, alpha: float) -> dict[str, Any]:
         """Return what is said of a registered comparison besides: what it showed, may show, and shows at the end."""
         over = self._ended or effect.closed
         said: dict[str, Any] = {"shown": shown}
         said["outlook"] = None if over else planned.outlook_of(effect.looks, self._plan, alpha)
-        said["final"] = planned.final_of(effect.looks, alpha) if over else None
+        said["final"] = planned.final_of(effect.looks, last, alpha, self._within(arms)) if over else None
         if shown is not None and effect.missing and effect.looks[-1].excludes_zero:
             said["tipping"] = self._tipping(arms, effect.looks[-1])
         return said
@@ -771,10 +772,10 @@ def _next_number(plan: AnalysisPlan, last: dict[str, Any] | None, decisions: int
     return max(due, min(before + 1, len(plan.at)))
 
 
-def close(session: Session, arm: str | None, approved_by: str, signed: dict[str, str]) -> None:
-    """Record that an arm, or with None the trial, gets no further patients; see `Study.close_arm`."""
+def close(session: Session, arm: str | None, approved_by: str, signed: dict[str, str], *, every: bool = False) -> None:
+    """Record that an arm, or every one, gets no further patients; see `Study.close_arm`."""
     names = session.settings.arms or ()
-    if arm is not None and arm not in names:
+    if not every and arm not in names:
         raise InvalidStudy(f"arm must be one of {', '.join(names) or 'the named arms'}; got {shown(arm)}.")
     if not check_text(approved_by, "approved_by") or approved_by.casefold() == signed["actor"].casefold():
         raise ApprovalNeeded(

@@ -220,21 +220,30 @@ def outlook_of(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> Outlo
     return Outlook(stop, float(trend), float(planned) if plan.effect else math.nan, expected)
 
 
-def final_of(looks: Sequence[Look], alpha: float) -> Final | None:
+def final_of(looks: Sequence[Look], last: Summary, alpha: float, within: Range = EVERYTHING) -> Final | None:
     """Return what the last look says by the order of stages, as if the trial had stopped where the effect was shown.
 
     Looks between that one and the last are left out, as in `taken`. If nothing was shown before the planned end, no
     rule says when to stop, and results have no order: p and the interval are those of the look, which hold for every
     reason. None without an interval.
+
+    The median and the ends of the interval have the variance that they suppose, by `last`, the sums of the last look.
     """
     clear = [look for look in looks if math.isfinite(look.error)]
     if not clear:
         return None
     stop = next((place for place, look in enumerate(clear) if look.excludes_zero), len(clear) - 1)
-    used, last = [*clear[:stop], clear[-1]], clear[-1]
-    end = final(last.z, [look.boundary for look in used[:-1]], _growing([look.error**-2 for look in used]), alpha)
-    unplanned = last.fraction < 1 and not any(look.excludes_zero for look in clear)
-    return end._replace(p=last.p, low=last.low, high=last.high) if unplanned else end
+    used, now = [*clear[:stop], clear[-1]], clear[-1]
+    end = final(now.z, [look.boundary for look in used[:-1]], _growing([look.error**-2 for look in used]), alpha)
+
+    def at(drift: float) -> float:
+        """Return where the last look's interval ends, as many deviations from the estimate as the drift is."""
+        away = drift / now.error - now.z
+        return float(np.clip(last.interval(abs(away))[int(away > 0)], *within))
+
+    found = Final(end.p, *map(at, end[1:]))
+    unplanned = now.fraction < 1 and not any(look.excludes_zero for look in clear)
+    return found._replace(p=now.p, low=now.low, high=now.high) if unplanned else found
 
 
 def adjusted(p_values: Sequence[float], comparisons: int, plan: AnalysisPlan) -> list[float]:

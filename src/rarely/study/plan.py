@@ -87,7 +87,8 @@ class AnalysisPlan:
             raise InvalidStudy(f"power must be a number between 0 and 1; got {shown(self.power)}.")
         if not is_whole(self.looks):
             looks = list(self.looks) if isinstance(self.looks, Sequence | np.ndarray) else []
-            if not all(is_whole(look) and look > 0 for look in looks) or looks != sorted({*looks, self.rounds}):
+            whole = bool(looks) and all(is_whole(look) and look > 0 for look in looks)
+            if not whole or looks != sorted({*looks}) or looks[-1] != self.rounds:
                 raise InvalidStudy(
                     f"looks must be a number, or increasing rounds that end with {self.rounds}; got "
                     f"{shown(self.looks)}."

@@ -614,7 +614,7 @@ class Study:
 
         Outcomes of those enrolled are still accepted. `approved_by` names a second person, as in `close_arm`.
         """
-        close(self._session, None, approved_by, _signed_by_person(actor, reason))
+        close(self._session, None, approved_by, _signed_by_person(actor, reason), every=True)
 
     # --- audits
 
