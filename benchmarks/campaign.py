@@ -39,7 +39,7 @@ from pyarrow import parquet
 from rarely import BatchNeuralUCB, LinUCB, OnDemand
 from rarely._core.native.linalg import cross
 from rarely._core.policies.replay import state_of
-from rarely.cluster import Decider, decide, learning, publish, reward_join, update
+from rarely.cluster import Decider, decide, learning, publish, update
 from rarely.cluster import campaign as cluster_campaign
 from rarely.cluster.files import Folder, Rows
 
@@ -189,16 +189,16 @@ def join(folder: Path, rounds: int) -> None:
         parquet.write_table(rewards, folder / "rewards" / f"{b:08d}.parquet")
     decided = cluster_campaign.Campaign(0, rounds, BLOCK, DIM, ())
     night, came = (
-        reward_join.Night(Folder.at(folder / "out"), decided, 0, ()),
+        learning.Night(Folder.at(folder / "out"), decided, 0, ()),
         Rows.at(folder / "rewards", ("id", "reward")),
     )
-    work = reward_join.Work(night.folder, "000001", -(-rounds // reward_join.BUCKET))
+    work = learning.Work(night.folder, "000001", -(-rounds // learning.BUCKET))
     with here(None, None) as commit:
         columns = ("id", "reward")
         timed(
             f"join, {work.buckets} buckets",
             rounds,
-            lambda: reward_join.join_rewards(commit, [night], work, came, columns, 0),
+            lambda: learning.join_rewards(commit, [night], work, came, columns, 0),
         )
     print(f"largest resident set: {processes()[os.getpid()][1]:.2f} GiB")
 

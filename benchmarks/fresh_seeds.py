@@ -12,7 +12,7 @@ import argparse
 import statistics
 from pathlib import Path
 
-from rarely_lab.engine.store import read_packed
+from rarely_lab.engine.record import read_packed
 from rarely_lab.reproduce.catalogue import FAIR, PAPER, PROBLEMS
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.records import Record

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from rarely.runs.machine import cores
-from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.store import run_cells
+from rarely_lab.engine.cell import LocalExecutor, run_cells
 from rarely_lab.gpu.executor import GpuExecutor
 from rarely_lab.gpu.training import (
     Samples,

@@ -41,7 +41,7 @@ import numpy as np
 
 from rarely.pages.grid import Grid
 from rarely.runs.statistics import SKEWNESS_ERRORS, Sample, t_quantile
-from rarely_lab.engine.store import read_packed
+from rarely_lab.engine.record import read_packed
 from rarely_lab.reproduce.catalogue import GRID, PAPER, PROBLEMS, configurations
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.records import Record

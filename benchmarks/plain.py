@@ -29,9 +29,8 @@ import numpy as np
 
 from rarely import BatchNeuralUCB, Paced, Window
 from rarely_lab.compare import POLICIES, find_problem
-from rarely_lab.compare.contestant import Task
 from rarely_lab.compare.policies import GRIDS
-from rarely_lab.compare.problems import Problem, expand
+from rarely_lab.compare.problems import Problem, Task, expand
 from rarely_lab.engine.play import LibraryContestant
 from rarely_lab.engine.play import play as play_contestant
 from suite.plain_arms import RIVALS

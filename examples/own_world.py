@@ -12,8 +12,7 @@ import numpy as np
 
 from rarely.runs.machine import cores
 from rarely.worlds import World
-from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.store import run_cells
+from rarely_lab.engine.cell import LocalExecutor, run_cells
 from rarely_lab.reproduce.catalogue import plan_cells
 from rarely_lab.reproduce.config import Problem
 from rarely_lab.reproduce.records import Store

@@ -527,7 +527,7 @@ def serial() -> Iterator[None]:
 
 def change_log(folder: Path, random: Random) -> str:
     """Change one field, or the contexts, of a line of a log, and seal the line again."""
-    from rarely.cluster.decision_lines import sealed
+    from rarely.cluster.decider_logs import sealed
 
     path = random.choice(sorted((folder / "logs").rglob("*.log*")))
     lines = path.read_bytes().splitlines(keepends=True)

@@ -25,7 +25,7 @@ import numpy as np
 from rarely._core.errors import InvalidInput
 from rarely._core.schedules import Budget, Schedule
 from rarely._core.types import Array
-from rarely_lab.compare.contestant import Task
+from rarely_lab.compare.problems import Task
 
 PRIOR_REWARDS = 3
 """Rewards of deviation s that each arm's deviation is shrunk by."""

@@ -20,8 +20,7 @@ from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, NeuralUCB, Tra
 from rarely._core.types import Array
 from rarely.theory import NTK
 from rarely.worlds import Cosine, Rounds
-from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.store import run_cells
+from rarely_lab.engine.cell import LocalExecutor, run_cells
 from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
 from rarely_lab.reproduce.records import Store
 from suite.figures import Benchmark, BenchmarkFailed, Figure, NotMeasured, Tell

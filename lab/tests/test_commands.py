@@ -13,13 +13,13 @@ from command_line import HIDDEN, call, python, told
 from rarely import __version__
 from rarely.console import console
 from rarely.extend.provisional import native
-from rarely_lab.engine.executors import LocalExecutor
+from rarely_lab.engine.cell import LocalExecutor
 
 QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "20", "--jobs", "1", "--only", "fixed-*"]
 SKETCH = '<svg viewBox="0 0 9 9"></svg>'
 """What the fixture puts in the place of a figure."""
 ALONE = (
-    "from rarely_lab.commands import reproduce; from rarely_lab.engine.executors import LocalExecutor\n"
+    "from rarely_lab.commands import reproduce; from rarely_lab.engine.cell import LocalExecutor\n"
     "reproduce.LocalExecutor = lambda jobs: LocalExecutor(None); reproduce.make_report = lambda out: None"
 )
 """A fresh Python that plays in its own process, and reports nothing."""

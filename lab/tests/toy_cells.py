@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rarely_lab.engine.cell import Cell
-from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.record import MixedRecords, Record
-from rarely_lab.engine.store import Store, run_cells
+from rarely_lab.engine.cell import Cell, LocalExecutor, run_cells
+from rarely_lab.engine.record import MixedRecords, Record, Store
 
 
 class ToyRecord(Record):

@@ -21,7 +21,7 @@ import campaigns
 from campaigns import ARMS, DIM, close, decided, made, paid, serially, write_rewards, written
 from rarely import BatchNeuralUCB, InvalidInput, Mixture, NothingToLearn, OnDemand, Training
 from rarely._core.choice.rules import sample_arms
-from rarely.cluster import campaign, decide, learning, reward_join, update
+from rarely.cluster import campaign, decide, learning, update
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -100,7 +100,7 @@ def test_an_update_is_that_of_one_process(kind: str, settings: dict[str, Any], t
 def test_neither_workers_nor_failures_change_a_bit(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 1, 2, 7 and 64 workers end their tasks in any order: 75 blocks, 38 subtrees and 5 buckets."""
     monkeypatch.setattr(learning, "SUBTREE", 2)
-    monkeypatch.setattr(reward_join, "BUCKET", 64)
+    monkeypatch.setattr(learning, "BUCKET", 64)
     found = []
     written(tmp_path / "in", 300)
     write_rewards(tmp_path / "r.parquet", [f"2-{i}" for i in range(0, 300, 2)], np.linspace(0, 1, 150))
@@ -181,7 +181,7 @@ def repeated(call: Any) -> None:
 @pytest.mark.filterwarnings("ignore::rarely.DriftWarning")
 @pytest.mark.parametrize("bucket", [20, 1000])
 def test_late_unknown_and_conflicting_rewards(bucket: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reward_join, "BUCKET", bucket)
+    monkeypatch.setattr(learning, "BUCKET", bucket)
     policy = made("linear")
     alone = copy.deepcopy(policy)
     contexts = written(tmp_path / "in1", 100, seed=1)
@@ -241,7 +241,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [int, str])
 def test_ids_are_numbers_or_text(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reward_join, "BUCKET", 7)
+    monkeypatch.setattr(learning, "BUCKET", 7)
     policy, ids = made("linear"), [kind(i) for i in range(-20, 20)]
     parquet.write_table(
         pa.table({"id": ids, "contexts": [[float(i)] * 12 for i in range(40)]}), tmp_path / "in.parquet"

@@ -24,14 +24,12 @@ from rarely.cluster import (
     LostDecisions,
     StaleVersionWarning,
     audit,
-    decision_lines,
+    decider_logs,
     join,
     learning,
     publish,
-    reward_join,
     rollback,
     update,
-    waves,
 )
 from rarely.errors import InvalidInput, RarelyError
 
@@ -121,29 +119,29 @@ def wait_until(holds: Any) -> None:
 
 
 def lines(path: Path) -> list[Any]:
-    return [said for _, said in decision_lines.lines_of(path)]
+    return [said for _, said in decider_logs.lines_of(path)]
 
 
 def ids_in(*paths: Path) -> list[str]:
-    return [said.id for path in paths for said in lines(path) if isinstance(said, decision_lines.Logged)]
+    return [said.id for path in paths for said in lines(path) if isinstance(said, decider_logs.Logged)]
 
 
-def logged(id: str, **fields: Any) -> decision_lines.Logged:
+def logged(id: str, **fields: Any) -> decider_logs.Logged:
     known = {"version": 0, "policy": "0" * 16, "origin": "0" * 12, "before": 0, "arm": 1, "arms": 2, "absent": ()}
     thoughts = {"probability": 1.0, "mean": 0.1, "bonus": 0.2, "stats": (1, 2, 0.5, -1.0, -1.0, False)}
-    return decision_lines.Logged(**{"id": id, "contexts": np.ones((2, 3)), **known, **thoughts, **fields})
+    return decider_logs.Logged(**{"id": id, "contexts": np.ones((2, 3)), **known, **thoughts, **fields})
 
 
 def test_half_a_line_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    log = decision_lines.Log(path)
+    log = decider_logs.Log(path)
     log.append(logged("a"))
     log.append(logged("b"))
     log.close()
     whole = path.read_bytes()
     for end in range(len(whole) + 1):
         path.write_bytes(whole[:end])
-        log = decision_lines.Log(path, sync=True)
+        log = decider_logs.Log(path, sync=True)
         log.append(logged("c"))
         log.close()
         assert ids_in(path) == [*["a", "b"][: max(0, whole[:end].count(b"\n") - 1)], "c"]
@@ -173,7 +171,7 @@ def test_one_log_has_one_decider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("bucket", [5, 1000])
 def test_an_id_of_two_decisions_is_set_aside(bucket: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "committing", serially)
-    monkeypatch.setattr(reward_join, "BUCKET", bucket)
+    monkeypatch.setattr(learning, "BUCKET", bucket)
     policy, alone, contexts = made("linear"), made("linear"), contexts_of(7, 24)
     publish(policy, tmp_path / "store")
     (tmp_path / "logs").mkdir()
@@ -229,7 +227,7 @@ def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["linear", "neural", "evidence"])
 def test_waves_of_logs_become_the_next_version(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "committing", serially)
-    monkeypatch.setattr(waves, "BLOCK", 16)
+    monkeypatch.setattr(decider_logs, "BLOCK", 16)
     policy, store = made(kind, within_batch="running"), tmp_path / "store"
     publish(policy, store)
     (tmp_path / "logs").mkdir()
@@ -275,7 +273,7 @@ def test_every_decision_can_be_made_again(kind: str, tmp_path: Path) -> None:
     assert audit(tmp_path / "store", tmp_path / "logs") == {}
 
     path = tmp_path / "logs" / "a"
-    records = [said for said in lines(path) if isinstance(said, decision_lines.Logged)]
+    records = [said for said in lines(path) if isinstance(said, decider_logs.Logged)]
     records[40] = replace(records[40], bonus=records[40].bonus + 0.25)
     chosen = records[50].arm
     records[50] = replace(records[50], id="other", arm=0)
@@ -294,16 +292,16 @@ def test_every_decision_can_be_made_again(kind: str, tmp_path: Path) -> None:
         audit(tmp_path / "store", tmp_path / "logs")
 
 
-def rewritten(path: Path, records: list[decision_lines.Logged]) -> None:
+def rewritten(path: Path, records: list[decider_logs.Logged]) -> None:
     path.unlink()
-    log = decision_lines.Log(path)
+    log = decider_logs.Log(path)
     for record in records:
         log.append(record)
     log.close()
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, write = decision_lines.Log(tmp_path / "log"), os.write
+    log, write = decider_logs.Log(tmp_path / "log"), os.write
     log.append(logged("a"))
     monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:5]))
     with pytest.raises(OSError, match="disk full"):

@@ -23,13 +23,13 @@ from rarely.cluster import (
     audit,
     campaign,
     decide,
-    decision_lines,
+    decider_logs,
+    fleet,
     join,
     learning,
     prune,
     publish,
     rotate,
-    store,
     update,
 )
 from rarely.cluster.campaign import listed_contexts, offered_in, read_block
@@ -119,7 +119,7 @@ def test_forged_lines_are_damaged_lines(shop: Shop) -> None:
     harmless += [("absent", {}), ("absent", ""), ("worth", {})]
     for name in fields:
         for value in (None, "x", -1, 10**30, [1], {}, [7, 7]):
-            path.write_bytes(first + decision_lines.sealed(fields | {name: value}, tab + packed) + b"".join(others))
+            path.write_bytes(first + decider_logs.sealed(fields | {name: value}, tab + packed) + b"".join(others))
             if (name, value) in harmless:
                 continue
             with pytest.raises(RarelyError, match=r"line 2|decisions of a wave"):
@@ -195,7 +195,7 @@ def test_a_decision_takes_little_more_than_its_numbers(arms: int, dim: int, most
             decider.decide(f"visit {10**6 + i}", contexts[i], rng.random(arms) < 0.99)
     assert (shop.logs / "1").stat().st_size / 50 <= most
     assert audit(shop.store, shop.logs) == {}
-    for said, given in zip(list(decision_lines.lines_of(shop.logs / "1"))[1:], contexts, strict=True):
+    for said, given in zip(list(decider_logs.lines_of(shop.logs / "1"))[1:], contexts, strict=True):
         present = np.isin(np.arange(arms), said[1].absent, invert=True)
         np.testing.assert_array_equal(said[1].contexts, given[present])
 
@@ -203,9 +203,9 @@ def test_a_decision_takes_little_more_than_its_numbers(arms: int, dim: int, most
 @pytest.mark.parametrize("text", [b"\n", b"\x1b", b"\x1bn", b"\x1be\n\x1b\x1b", b"n\x1bn\ne"])
 def test_any_bytes_are_kept(text: bytes, tmp_path: Path) -> None:
     numbers = np.frombuffer((text * 64)[:64], "<f8").reshape(2, 4)
-    line = decision_lines.Logged("a", 0, "p", "o", 0, 0, 2, (), 1.0, 0.0, 0.0, (1, 2, 0.0, 0.0, 0.0, False), numbers)
+    line = decider_logs.Logged("a", 0, "p", "o", 0, 0, 2, (), 1.0, 0.0, 0.0, (1, 2, 0.0, 0.0, 0.0, False), numbers)
     (tmp_path / "log").write_bytes(line.line("log"))
-    ((_, said),) = decision_lines.lines_of(tmp_path / "log")
+    ((_, said),) = decider_logs.lines_of(tmp_path / "log")
     assert said.contexts.tobytes() == numbers.tobytes()
 
 
@@ -274,8 +274,8 @@ def test_a_damaged_version_is_mended_by_publishing_it(tmp_path: Path) -> None:
 
 def test_a_model_of_ones_own_reaches_load(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     given = list[Any]()
-    restored = store.restore
-    monkeypatch.setattr(store, "restore", lambda saved, name, model: given.append(model) or restored(saved, name))
+    restored = fleet.restore
+    monkeypatch.setattr(fleet, "restore", lambda saved, name, model: given.append(model) or restored(saved, name))
     with Decider(shop.store, shop.logs / "1", model="net") as decider:
         decider.decide("a", np.ones((ARMS, DIM)))
     assert audit(shop.store, shop.logs, model="net") == {}

@@ -8,7 +8,7 @@ import pytest
 
 from rarely import LinTS, OnDemand, Worth
 from rarely.cluster import Decider, fleet
-from rarely.cluster.decision_lines import Log, lines_of
+from rarely.cluster.decider_logs import Log, lines_of
 from rarely.cluster.fleet import OpenVersion
 from rarely.errors import InvalidSlate, InvalidWorth
 

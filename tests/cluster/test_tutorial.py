@@ -21,7 +21,7 @@ def test_the_tutorial_shows_what_it_prints(tmp_path, monkeypatch):
     run([block for section in sections(PAGE) for block in section.blocks])
 
 
-@pytest.mark.parametrize("module", ["campaign", "files", "fleet", "learning", "store", "waves"])
+@pytest.mark.parametrize("module", ["campaign", "decider_logs", "files", "fleet", "learning"])
 def test_the_docstrings_show_what_they_print(module, monkeypatch):
     for each in (campaign, learning):
         monkeypatch.setattr(each, "committing", serially)

@@ -12,7 +12,7 @@ from rarely_lab.compare import leaderboard, read_records
 from rarely_lab.compare.page import NothingToCompare, draw_frontier, line_style, render_page, write_leaderboard
 from rarely_lab.compare.records import Store
 from rarely_lab.compare.scores import BOARDS
-from rarely_lab.engine.store import pack
+from rarely_lab.engine.record import pack
 
 RECORDS = [
     record(problem, policy, batches, seed, regret, family=family)

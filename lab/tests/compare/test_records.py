@@ -11,8 +11,8 @@ from rarely import InvalidInput
 from rarely.runs.files import read_json, sealed_text
 from rarely_lab.compare import Comparison, MixedRecords, compare, merge, read_records
 from rarely_lab.compare.records import Store
-from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.store import pack, run_cells
+from rarely_lab.engine.cell import LocalExecutor, run_cells
+from rarely_lab.engine.record import pack
 
 ASKED = Comparison(["needle"], ["linucb"], [3, None], seeds=2, rounds=20)
 
@@ -148,9 +148,9 @@ def test_what_is_no_folder_of_records_is_refused(tmp_path, name):
 def test_a_pack_that_is_too_large_is_refused_and_not_cut(tmp_path, monkeypatch):
     pack([record(seed=0), record(seed=1)], tmp_path / "p.gz")
     size = len(gzip.decompress((tmp_path / "p.gz").read_bytes()).decode())
-    monkeypatch.setattr("rarely_lab.engine.store.LARGEST_FILE", size)
+    monkeypatch.setattr("rarely_lab.engine.record.LARGEST_FILE", size)
     assert len(read_records(tmp_path / "p.gz").records) == 2
-    monkeypatch.setattr("rarely_lab.engine.store.LARGEST_FILE", size - 1)
+    monkeypatch.setattr("rarely_lab.engine.record.LARGEST_FILE", size - 1)
     with pytest.raises(InvalidInput, match=f"holds more than {size - 1} characters"):
         read_records(tmp_path / "p.gz")
 

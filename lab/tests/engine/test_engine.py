@@ -15,10 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rarely.runs.files import CannotWrite, FolderBusy, digest_of, lock_folder, sealed_text
-from rarely_lab.engine.cell import Result, play_cell
-from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.record import FORMAT, MixedRecords, identity
-from rarely_lab.engine.store import read_records, run_cells
+from rarely_lab.engine.cell import LocalExecutor, Result, play_cell, run_cells
+from rarely_lab.engine.record import FORMAT, MixedRecords, identity, read_records
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
 HERE = LocalExecutor(None)

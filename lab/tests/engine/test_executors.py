@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import toy_cells
-from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.store import read_records, run_cells
+from rarely_lab.engine.cell import LocalExecutor, run_cells
+from rarely_lab.engine.record import read_records
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
 

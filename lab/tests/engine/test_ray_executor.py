@@ -19,9 +19,8 @@ import toy_cells
 from rarely._core.errors import RarelyError
 from rarely.runs import machine
 from rarely.runs.machine import RETRIES, TASKS_PER_CORE
-from rarely_lab.engine.cell import Result
-from rarely_lab.engine.executors import LocalExecutor, RayExecutor
-from rarely_lab.engine.store import read_records, run_cells
+from rarely_lab.engine.cell import LocalExecutor, RayExecutor, Result, run_cells
+from rarely_lab.engine.record import read_records
 from toy_cells import ToyCell, ToyRecord, store_at, toys
 
 # Ray 2.30 leaves its own log files to the garbage collector.
@@ -144,7 +143,7 @@ def test_ray_ends_with_the_run(run: Run, ray: Any) -> None:
 def test_ctrl_c_ends_ray(ray: Any) -> None:
     before = processes()
     code = (
-        "import ray, toy_cells; from rarely_lab.engine.executors import RayExecutor\n"
+        "import ray, toy_cells; from rarely_lab.engine.cell import RayExecutor\n"
         "ray.cloudpickle.register_pickle_by_value(toy_cells)\n"
         "print('playing', flush=True); list(RayExecutor(1)(toy_cells.toys(10_000, 'sleeps')))"
     )

@@ -8,9 +8,7 @@ import pytest
 from rarely import RarelyError
 from rarely.worlds import Quadratic
 from rarely_lab.compare.cells import Comparison
-from rarely_lab.engine.cell import play_cell
-from rarely_lab.engine.executors import LocalExecutor
-from rarely_lab.engine.store import run_cells
+from rarely_lab.engine.cell import LocalExecutor, play_cell, run_cells
 from rarely_lab.gpu import executor as engine
 from rarely_lab.reproduce.catalogue import plan_cells
 from rarely_lab.reproduce.config import Problem

@@ -8,7 +8,7 @@ import pytest
 
 from lab_records import lengths, paper
 from rarely_lab.reproduce.report.few_updates import figures_of_few, render_few_updates
-from rarely_lab.reproduce.report.flat import write_tables
+from rarely_lab.reproduce.report.page import write_tables
 from rarely_lab.reproduce.report.paper_claims import judge
 from rarely_lab.reproduce.report.results import compare
 
@@ -42,7 +42,7 @@ def test_the_lines_in_the_docs_recompute_every_verdict(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_published_verdicts_are_recomputed(tmp_path, monkeypatch):
-    from rarely_lab.engine.store import read_packed
+    from rarely_lab.engine.record import read_packed
     from rarely_lab.reproduce.records import Record
 
     records = read_packed(DOCS / "records.json.gz", Record).records

@@ -18,8 +18,7 @@ from rarely.runs.files import sealed_text
 from rarely.runs.machine import describe
 from rarely_lab.commands.reproduce import _check_engine
 from rarely_lab.engine.cell import play_cell
-from rarely_lab.engine.record import MixedRecords, outdated
-from rarely_lab.engine.store import pack, read_packed, read_records
+from rarely_lab.engine.record import MixedRecords, outdated, pack, read_packed, read_records
 from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.golden import FAMILIES

@@ -12,11 +12,9 @@ from lab_records import record
 from rarely._cli import app
 from rarely._core import native
 from rarely.worlds import Dataset, Table, World
-from rarely_lab.engine.cell import play_cell
-from rarely_lab.engine.executors import LocalExecutor
+from rarely_lab.engine.cell import LocalExecutor, play_cell, run_cells
 from rarely_lab.engine.play import play_policy
-from rarely_lab.engine.record import MixedRecords
-from rarely_lab.engine.store import read_records, run_cells
+from rarely_lab.engine.record import MixedRecords, read_records
 from rarely_lab.reproduce.catalogue import PROBLEMS, QUICK_CONFIGURATIONS, plan_cells, quick_cells
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.config import PRESETS, Configuration, Problem

@@ -7,7 +7,7 @@ import pytest
 from browser import browse, needs_browser, probe
 from lab_records import record, runs
 from rarely.pages.figures import drawn
-from rarely_lab.engine.store import read_records
+from rarely_lab.engine.record import read_records
 from rarely_lab.reproduce.catalogue import PROBLEMS, configurations
 from rarely_lab.reproduce.config import VIEWS
 from rarely_lab.reproduce.records import Record, Store

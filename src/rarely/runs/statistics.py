@@ -162,7 +162,7 @@ def ratios(a: Sequence[float], b: Sequence[float]) -> Sample:
     >>> ratios([2.0, 8.0, 4.0], [1.0, 4.0, 2.0]).interval()
     IntervalEstimate(value=2.0, low=0.0, high=inf, runs=3)
     """
-    if not a or not all(0 < x < math.inf for x in (*a, *b)):
+    if not len(a) or not all(0 < x < math.inf for x in (*a, *b)):
         return Sample((math.nan,) * len(a), 1.0)
     unit = a[0] / b[0]
     return Sample(tuple(math.log(x / y / unit) for x, y in zip(a, b, strict=True)), unit)

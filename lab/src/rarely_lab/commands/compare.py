@@ -18,7 +18,7 @@ from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_record
 from rarely_lab.compare.policies import POLICIES, find_policy
 from rarely_lab.compare.records import Store
 from rarely_lab.compare.scores import BOARDS
-from rarely_lab.engine.store import pack
+from rarely_lab.engine.record import pack
 
 SEVERAL = ("cosine", "quadratic", "magic", "needle", "wheel", "two-sided", "wine", "shuttle")
 SEVERAL_POLICIES = ("default", "neuralts", "neuralepsilon", "linucb", "lints")

@@ -12,10 +12,8 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from rarely.console import Shown, console, error_console, span
 from rarely.runs.machine import cores
-from rarely_lab.engine.cell import Cell, Result
-from rarely_lab.engine.executors import Executor, LocalExecutor, RayExecutor
-from rarely_lab.engine.record import Record, Refusal
-from rarely_lab.engine.store import AnyCell, Store, run_cells
+from rarely_lab.engine.cell import AnyCell, Cell, Executor, LocalExecutor, RayExecutor, Result, run_cells
+from rarely_lab.engine.record import Record, Refusal, Store
 
 NAMED_FILES = 20
 """Refused files named on the terminal; the report names all."""

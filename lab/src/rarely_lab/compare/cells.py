@@ -20,10 +20,8 @@ from rarely_lab.compare.policies import BY_EVIDENCE, NAME, POLICIES, Entry, find
 from rarely_lab.compare.problems import Problem, expand, find_problem, problem_name
 from rarely_lab.compare.records import Record, Store, content_of
 from rarely_lab.engine import cell as runs
-from rarely_lab.engine.cell import Result
-from rarely_lab.engine.executors import LocalExecutor
+from rarely_lab.engine.cell import LocalExecutor, Result, run_cells
 from rarely_lab.engine.play import drawn, play
-from rarely_lab.engine.store import run_cells
 
 SELECTING, TRAINING = 1.5e-3, 4e-5
 """Seconds a round, and seconds an update and a round, of a neural policy on some machine: only ratios matter."""
@@ -129,7 +127,7 @@ class Comparison:
             if not NAME.fullmatch(own.partition("+")[0]):
                 raise InvalidInput(f"a file's name must be letters, digits, '.', '_' or '-'; got {own!r}.")
         asked = dict.fromkeys(one for name in self.policies for one in (POLICIES if name == "all" else [name]))
-        policies, lacking = _named("policies", asked, _loaded, self.policies)
+        policies, lacking = _named("policies", asked, find_policy, self.policies)
         skipped += lacking
         cells: dict[str, Cell] = {}
         seeds, budgets = range(self.first_seed, self.first_seed + self.seeds), dict.fromkeys(self.budgets)
@@ -146,21 +144,6 @@ class Comparison:
         if not cells:
             raise InvalidInput(f"nothing is left to play. {' '.join(dict.fromkeys(skipped))}".strip())
         return list(cells.values()), list(dict.fromkeys(skipped))
-
-
-def _loaded(name: str) -> Entry:
-    """Return a policy; whatever a user's module raises when it is imported is a fault of what was asked for."""
-    module = name.rpartition("=")[2].partition(":")[0]
-    if Path(module).name != module or module.endswith(".py"):
-        raise InvalidInput(
-            f"--policy {name}: name the module as `import` does, without folder and .py, and run where its file is."
-        )
-    try:
-        return find_policy(name)
-    except RarelyError:
-        raise
-    except Exception as error:
-        raise InvalidInput(f"--policy {name}: {module} cannot be imported, {type(error).__name__}: {error}.") from error
 
 
 def _named(

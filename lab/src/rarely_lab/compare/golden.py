@@ -21,10 +21,9 @@ from rarely.extend import Array
 from rarely.golden import FAMILIES as CORE
 from rarely.golden import Families, Family, Life, Trace, Watched, nudged
 from rarely.golden.policies import Line
-from rarely_lab.compare.contestant import Task
 from rarely_lab.compare.package_rivals import BayesianContestant, BoostedTrees, RegressorContestant, VowpalContestant
 from rarely_lab.compare.policies import ADAPTERS, EXPLORATIONS, MODELS, PAIRS, POLICIES, REGRESSORS
-from rarely_lab.compare.problems import find_problem
+from rarely_lab.compare.problems import Task, find_problem
 from rarely_lab.engine.play import LibraryContestant, play
 
 ROUNDS, BATCHES = 40, 3

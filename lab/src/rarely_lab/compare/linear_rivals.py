@@ -22,7 +22,7 @@ import numpy as np
 
 from rarely import LogLogGrid
 from rarely.extend import Array, BoolArray
-from rarely_lab.compare.contestant import AtEnds, Task
+from rarely_lab.compare.problems import AtEnds, Task
 
 EXPLORED = 0.5
 """BLCE's c, the part of a batch that explores. The sources at hand leave it open."""

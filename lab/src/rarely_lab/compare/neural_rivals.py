@@ -26,7 +26,7 @@ from itertools import pairwise
 import numpy as np
 
 from rarely.extend import Array, IntArray
-from rarely_lab.compare.contestant import AtEnds, Task
+from rarely_lab.compare.problems import AtEnds, Task
 
 HIDDEN, RATE = 100, 0.01
 MOST_STEPS, SMALL_LOSS = 1000, 1e-3

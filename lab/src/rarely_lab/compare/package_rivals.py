@@ -15,7 +15,7 @@ import numpy as np
 from rarely import AtRounds, EveryRound
 from rarely.ensembles import EnsemblePolicy
 from rarely.extend import Array
-from rarely_lab.compare.contestant import AtEnds, Task
+from rarely_lab.compare.problems import AtEnds, Task
 from rarely_lab.engine.play import LibraryContestant
 
 EPSILON = 0.1

@@ -45,9 +45,9 @@ from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.theory.kernel_ucb import KernelUCB
 from rarely_lab.compare import package_rivals as packages
-from rarely_lab.compare.contestant import AtEnds, Task
 from rarely_lab.compare.linear_rivals import BLCE, DesignElimination
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
+from rarely_lab.compare.problems import AtEnds, Task
 from rarely_lab.engine.play import Contestant, LibraryContestant
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
@@ -233,13 +233,17 @@ def _own(name: str, source: str) -> Entry:
             "Name it: --policy NAME=module:factory."
         )
     module_name, _, factory_name = source.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
+    if Path(module_name).name != module_name or module_name.endswith(".py"):
+        raise InvalidInput(
+            f"--policy {source}: name the module as `import` does, without folder and .py, and run where its file is."
+        )
+    if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # unlike `python file.py`, a command has no folder on the path
     try:
         module = import_module(module_name)
-    except ImportError as error:
-        raise InvalidInput(f"--policy {source}: the module {module_name} cannot be imported: {error}.") from error
+    except Exception as error:  # whatever a user's module raises is a fault of what was asked for
+        why = f"{module_name} cannot be imported, {type(error).__name__}: {error}"
+        raise InvalidInput(f"--policy {source}: {why}.") from error
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         raise InvalidInput(f"--policy {source}: {module_name} has no function or class {factory_name!r}.")

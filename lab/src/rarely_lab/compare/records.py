@@ -20,11 +20,11 @@ import numpy as np
 from rarely.runs.machine import describe
 from rarely.worlds import Rounds
 from rarely_lab.compare.golden import FAMILIES, family_of
-from rarely_lab.engine import store
+from rarely_lab.engine import record as kept
 from rarely_lab.engine.play import Played
 from rarely_lab.engine.record import MixedRecords, PolicyRecord, Stored, identity
 
-Found = store.Found["Record"]
+Found = kept.Found["Record"]
 RENAMED = {"neuralucb": "default"}
 """Policies by their names in records of 0.3."""
 
@@ -103,7 +103,7 @@ class Record(PolicyRecord):
     """The expected regret of uniform play on the same rounds."""
 
 
-Store = partial(store.Store[Record], record_type=Record)
+Store = partial(kept.Store[Record], record_type=Record)
 """The records of one folder of a comparison."""
 
 
@@ -145,7 +145,7 @@ def read_records(folder: str | Path) -> Found:
     >>> stored.records, stored.refused
     ([], [])
     """
-    return store.read_records(Path(folder), Record)
+    return kept.read_records(Path(folder), Record)
 
 
 def merge(
@@ -178,7 +178,7 @@ def merge(
         if not (folder.is_file() or (folder / "records").is_dir()):
             lack = "has no records" if folder.exists() else "does not exist"
             raise MixedRecords(f"{folder} {lack}; name a folder or a packed file that rarely compare wrote.")
-    contents = [store.find_records(source, Record) for source in sources]
+    contents = [kept.find_records(source, Record) for source in sources]
     every = [record for one in contents for record in one.records]
     Record.check_together(every)  # before regrets, for it says why they differ
     records: dict[str, Record] = {}
@@ -190,5 +190,5 @@ def merge(
                 "out, or name the policies apart."
             )
     merged = sorted(records.values(), key=lambda record: record.id)
-    store.copy_records(merged, Store(Path(out)), progress)
+    kept.copy_records(merged, Store(Path(out)), progress)
     return Found(merged, [file for one in contents for file in one.refused])

@@ -1,19 +1,28 @@
-"""A cell: one run that is played, recorded and resumed; and what comes of it.
+"""Cells, the runs that are played, recorded and resumed; and where they are played.
 
 Whoever uses the engine defines two classes. A `Cell` says what is asked for and how it is played. A `Record`, in
-`rarely_lab.engine.record`, says what is kept and which source files decide its numbers.
+`rarely_lab.engine.record`, says what is kept and which golden families decide its numbers.
+
+An executor plays cells in this process, side by side in processes with one BLAS thread each, or on Ray: it is called
+with cells and yields results as they come, in any order. A cluster of Ray needs this package installed on every
+machine, and no data: what cells share travels with them, once. A run can be stopped at any moment, by Ctrl-C or by a
+kill: the same call of `run_cells` continues with the cells that are missing.
 """
 
 from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from rarely.extend.checks import RarelyError
-from rarely_lab.engine.record import Record
+from rarely.runs.files import lock_folder, make_folder
+from rarely.runs.machine import RETRIES, Call, connected, ended, side_by_side
+from rarely_lab.engine.record import Record, Refusal, Store
 
 
 class Cell(ABC):
@@ -77,3 +86,126 @@ def play_cell(cell: Cell) -> Result:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             text += f" ({Path(frame.filename).name}, line {frame.lineno})"
         return Result(cell.id, None, text)
+
+
+AnyCell = TypeVar("AnyCell", bound=Cell)
+Executor = Callable[[Sequence[Cell]], Iterator[Result]]
+"""Plays the cells, and yields a result for each as it ends."""
+
+
+@dataclass(frozen=True)
+class LocalExecutor:
+    """This machine: `jobs` processes with one BLAS thread each, or this one for None, whose BLAS may have many."""
+
+    jobs: int | None
+
+    def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
+        if self.jobs is None:
+            yield from map(play_cell, cells)
+            return
+        from loky.process_executor import BrokenProcessPool
+
+        left = {cell.id: cell for cell in cells}
+        while left:
+            try:
+                for result in side_by_side(play_cell, list(left.values()), self.jobs):
+                    del left[result.id]
+                    yield result
+            except BrokenProcessPool:
+                # A process was killed, for want of memory perhaps. The cells then in play are the first in the
+                # queue: alone, each shows whether it was the one.
+                for cell in list(left.values())[: self.jobs]:
+                    del left[cell.id]
+                    try:
+                        yield next(side_by_side(play_cell, [cell], 1))
+                    except BrokenProcessPool:
+                        yield Result(cell.id, None, "the process that played it was killed; is there enough memory?")
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """Processes of Ray, each with one BLAS thread."""
+
+    jobs: int | None = None
+    """Cells played at a time; None: one for each core that there is."""
+    address: str | None = None
+    """A cluster, as `auto`, `host:port` or `ray://host:port`; None: a Ray that starts and ends with the run."""
+
+    def __call__(self, cells: Sequence[Cell]) -> Iterator[Result]:
+        if not cells:
+            return
+        with connected(self.jobs, self.address) as ray:
+            play = ray.remote(num_cpus=1, max_retries=RETRIES)(_play)
+            refused = list[Result]()
+            share = self.jobs if self.address else None
+            for name, ref in ended(ray, self._calls(ray, play, cells, refused), share):
+                yield _outcome(ray, ref, name)
+            yield from refused
+
+    def _calls(self, ray: Any, play: Any, cells: Sequence[Cell], refused: list[Result]) -> Iterator[Call]:
+        sent = dict[int, Any]()
+        for cell in cells:
+            key = id(getattr(cell, cell.shared_field)) if cell.shared_field else 0
+            if key not in sent:
+                try:
+                    sent[key] = ray.put(cell.portable())
+                except Exception as error:
+                    sent[key] = error
+            if isinstance(sent[key], Exception):
+                refused.append(Result(cell.id, None, _say(sent[key])))
+            else:
+                yield cell.id, partial(play.remote, cell.with_shared(None), sent[key])
+
+
+def _play(cell: Cell, shared: Any) -> Result:
+    return play_cell(cell.with_shared(shared))
+
+
+def _outcome(ray: Any, ref: Any, name: str) -> Result:
+    try:
+        result: Result = ray.get(ref)
+        return result
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
+        return Result(name, None, "every process that played it was killed; is there enough memory?")
+    except ray.exceptions.RayTaskError as error:
+        return Result(name, None, str(error).strip().rpartition("\n")[2])  # the last line of a traceback
+    except ray.exceptions.RayError as error:
+        return Result(name, None, _say(error))
+
+
+def _say(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"  # of Ray's pages the first line
+
+
+def run_cells(
+    cells: Sequence[AnyCell],
+    store: Store[Any],
+    executor: Executor,
+    *,
+    replace: bool = False,
+    started: Callable[[Sequence[AnyCell], Sequence[Refusal]], None] = lambda todo, refused: None,
+    finished: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Play every cell that has no record in the store, and return the results of those that failed.
+
+    `replace` removes records of these cells that other code made or that answer another question; without it, mixed
+    records raise MixedRecords before anything is changed. One process at a time may write to a folder: the others get
+    FolderBusy. `started` is called with the cells to be played and the files that are not records or were changed,
+    `finished` with the result of each.
+    """
+    failures, folder = list[Result](), store.folder.parent
+    make_folder(folder)
+    with lock_folder(folder):
+        todo, refused = store.missing(cells, replace=replace)
+        started(todo, refused)
+        for result in executor(todo) if todo else ():
+            if result.record is not None and result.record.code != result.record.fingerprint(result.record.asked):
+                # A machine of a cluster may have another version installed.
+                reason = "it was played by another version of the code; install the same everywhere"
+                result = Result(result.id, None, reason)
+            if result.record is None:
+                failures.append(result)
+            else:
+                store.write(result.record)
+            finished(result)
+    return failures

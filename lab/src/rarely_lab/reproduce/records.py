@@ -23,9 +23,8 @@ from rarely.extend import Array
 from rarely.runs.files import DIGEST, check_digest
 from rarely.runs.machine import describe, peak_memory
 from rarely_lab.engine.play import Played
-from rarely_lab.engine.record import FORMAT, MixedRecords, PolicyRecord, Stored, identity
-from rarely_lab.engine.store import Store as AnyStore
-from rarely_lab.engine.store import copy_records, read_packed
+from rarely_lab.engine.record import FORMAT, MixedRecords, PolicyRecord, Stored, copy_records, identity, read_packed
+from rarely_lab.engine.record import Store as AnyStore
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.golden import FAMILIES, family_of
 

@@ -1,32 +1,36 @@
 """The report: everything that can be said from the records, as files in one folder.
 
 DIR/report.html  DIR/claims.json  DIR/figures/*.svg
+
+Flat tables are for who would rather compute than believe; docs/reproduction.md recomputes every verdict from the two:
+
+    runs.csv     one line for each run: its group, as `cosine/practical/fixed-B40`, its seed and its numbers
+    checks.csv   one line for each comparison that counts: what is divided by what, and where the ratio must lie
 """
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rarely.errors import RarelyError
 from rarely.pages.figures import drawn
 from rarely.pages.page import render
 from rarely.pages.svg import inline
-from rarely.runs.files import make_folder, write_file
-from rarely_lab.engine.record import Refusal, describe_records, outdated
-from rarely_lab.engine.store import pack, read_records
+from rarely.runs.files import make_folder, write_file, writing
+from rarely_lab.engine.record import Refusal, describe_records, outdated, pack, read_records
 from rarely_lab.reproduce.catalogue import GROWTH
 from rarely_lab.reproduce.records import Record, codes_of
 from rarely_lab.reproduce.report import tables
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS, Judged
 from rarely_lab.reproduce.report.few_updates import figures_of_few, render_few_updates
 from rarely_lab.reproduce.report.figures import figures
-from rarely_lab.reproduce.report.flat import write_tables
 from rarely_lab.reproduce.report.paper_claims import judge
-from rarely_lab.reproduce.report.results import NEURAL, Comparison, compare, overhead, where
+from rarely_lab.reproduce.report.results import NEURAL, Comparison, compare, overhead, uniform_regret, where
 
 PRINTED_RUNS = 10
 """How many runs of each configuration the paper has."""
@@ -38,6 +42,9 @@ CAPTIONS = {
     "single runs as dots where there are few.",
     "few": "Regret relative to NeuralUCB's, and versions, against T, with the curves of the theory.",
 }
+RUNS = ("group", "seed", "rounds", "regret", "versions", "seconds", "uniform", "engine", "machine", "form")
+CLAIM = ("claim", "problem", "preset", "estimand", "verdict", "needed", "check")
+PART = ("number", "a", "b", "goal", "machine", "form", "low", "high", "strict", "exact")
 
 
 class NothingToReport(RarelyError):
@@ -102,6 +109,32 @@ def write_report(
     if markdown is not None:
         write_file(markdown, render_markdown(stored.records, comparisons, judged, warnings))
     return Report(out / "report.html", judged, stored.refused)
+
+
+def write_tables(folder: Path, records: Sequence[Record], judged: Sequence[Judged]) -> None:
+    """Write both tables into a folder."""
+    make_folder(folder)
+    _write(folder / "runs.csv", RUNS, map(_run, records))
+    _write(folder / "checks.csv", (*CLAIM, *PART), (line for one in judged for line in _checks(one)))
+
+
+def _run(one: Record) -> list[Any]:
+    numbers = [one.rounds, one.regret, one.versions, one.seconds, f"{uniform_regret(one):.1f}"]
+    return [one.id.rpartition("/")[0], one.seed, *numbers, one.engine, one.machine, one.form]
+
+
+def _checks(one: Judged) -> Iterable[list[Any]]:
+    needed = one.claim.rule.needed(len(one.counted))
+    head = [one.claim.id, one.problem, one.preset, one.estimand, one.verdict, needed]
+    for number, each in enumerate(one.counted):
+        for part in each.check.parts:
+            of = [*part.of, *[""] * (6 - len(part.of))]
+            yield [*head, number, *of, part.low, part.high, int(part.strict), int(part.sample.exact)]
+
+
+def _write(path: Path, head: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
+    with writing(path), open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([head, *lines])
 
 
 def render_page(

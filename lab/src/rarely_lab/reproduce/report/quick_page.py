@@ -25,7 +25,7 @@ from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import inline
 from rarely.runs.files import write_file
-from rarely_lab.engine.store import read_records
+from rarely_lab.engine.record import read_records
 from rarely_lab.reproduce.catalogue import QUICK, QUICK_CONFIGURATIONS
 from rarely_lab.reproduce.records import Record
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS

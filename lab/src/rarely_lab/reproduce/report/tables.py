@@ -45,10 +45,10 @@ def _cost_of_few(comparisons: Sequence[Comparison]) -> list[str]:
         for kind, words in FEW.items():
             costs = []
             for c in mine:
-                some = c.of_kind(kind)
-                few = [s for s in some if s.configuration.batches == min(s.configuration.batches or 0 for s in some)]
-                for middle in few[len(few) // 2 :][:1]:
-                    sample = ratios_of_means(*c.paired("regret", middle, c.series[NEURAL]))
+                if some := c.of_kind(kind):
+                    least = min(s.configuration.batches or 0 for s in some)
+                    few = [s for s in some if s.configuration.batches == least]
+                    sample = ratios_of_means(*c.paired("regret", few[len(few) // 2], c.series[NEURAL]))
                     costs.append((sample.interval().value, c.problem))
             if costs:
                 (low, one), (high, other) = min(costs), max(costs)
@@ -64,21 +64,17 @@ def _cost_of_few(comparisons: Sequence[Comparison]) -> list[str]:
 def _common(judged: Sequence[Judged], verdicts: Sequence[Verdict], verb: str) -> str:
     """Name the claims with one of these verdicts in every reading that was judged, by means and by typical runs."""
     claimed = [j for j in judged if j.claim.kind == "claim"]
-    names = [[j for j in claimed if j.claim.id == name] for name in dict.fromkeys(j.claim.id for j in claimed)]
-    agreed = [of for of in names if {j.verdict for j in of} <= {*verdicts}]
+    agreed = []
+    for name in dict.fromkeys(j.claim.id for j in claimed):
+        first, *others = of = [j for j in claimed if j.claim.id == name]
+        if {j.verdict for j in of} <= {*verdicts}:
+            one = first.decisive.estimate if first.decisive else None
+            number = f": {one.value:.2g} times" if one and math.isfinite(one.value) else ""
+            alone = "" if {j.preset for j in others} - {first.preset} else f", judged in {first.preset} alone"
+            agreed.append(f"{first.claim.short} ({name}{number}{alone})")
     presets = {j.preset for j in judged}
     every = "in every reading" if len(presets) > 1 else f"in {', '.join(presets)}"
-    if not agreed:
-        return f"No claim is shown to {verb} {every}."
-    return f"These {verb} {every}: {'; '.join(map(_named, agreed))}."
-
-
-def _named(of: Sequence[Judged]) -> str:
-    """Return a claim in few words with its decisive number, and in which reading, if that is but one."""
-    first, one = of[0], of[0].decisive
-    number = f": {one.estimate.value:.2g} times" if one and one.estimate and math.isfinite(one.estimate.value) else ""
-    alone = f", judged in {first.preset} alone" if len({j.preset for j in of}) == 1 else ""
-    return f"{first.claim.short} ({first.claim.id}{number}{alone})"
+    return f"These {verb} {every}: {'; '.join(agreed)}." if agreed else f"No claim is shown to {verb} {every}."
 
 
 def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
@@ -182,21 +178,18 @@ def mark(one: Judged) -> str:
 
 def behind(*same: Judged) -> str:
     """Return the decisive number behind verdicts, how many checks hold, and what would decide an inconclusive one."""
-    one = same[0]
-    told = [_numbers(one), *(f"{WORDS[other.estimand]} {_number(other)}" for other in same[1:] if other.decisive)]
-    held = [e.verdict in HELD for e in one.counted]
-    told += [f"{sum(held)} of {len(held)} checks hold"] if len(held) > 1 else []
-    told += [_uncounted(one), f"holds because {one.idle}" if one.idle else "", one.outlook]
-    return "; ".join(filter(None, told))
-
-
-def _numbers(one: Judged) -> str:
-    """Return the decisive comparison in words."""
-    if (decisive := one.decisive) is None:
-        return "no check applies" if one.checks else "not run"
-    part = decisive.part or decisive.check.parts[0]
-    how = next((f", {word}" for word in ("reversed", "smaller than claimed") if word in decisive.note), "")
-    return f"{part.what}: {_number(one)}{', asked ' if part.needs else ''}{part.needs}{how}"
+    one, told = same[0], ["no check applies" if same[0].checks else "not run"]
+    if (decisive := one.decisive) is not None:
+        part = decisive.part or decisive.check.parts[0]
+        how = next((f", {word}" for word in ("reversed", "smaller than claimed") if word in decisive.note), "")
+        told = [f"{part.what}: {_number(one)}{', asked ' if part.needs else ''}{part.needs}{how}"]
+    told += [f"{WORDS[other.estimand]} {_number(other)}" for other in same[1:] if other.decisive]
+    if len(held := [e.verdict in HELD for e in one.counted]) > 1:
+        told.append(f"{sum(held)} of {len(held)} checks hold")
+    beside = [e.verdict in HELD for e in one.checks if not e.check.counts and e.verdict != "not applicable"]
+    if one.claim.kind == "claim" and one.verdict in HELD and not all(beside):
+        told.append(f"of {len(beside)} not counted {sum(beside)} hold")
+    return "; ".join(filter(None, [*told, f"holds because {one.idle}" if one.idle else "", one.outlook]))
 
 
 def _number(one: Judged) -> str:
@@ -205,14 +198,6 @@ def _number(one: Judged) -> str:
     if len(one.counted) == 1 and one.claim.kind == "claim":
         shown += [e for e in one.checks if WITH_INTERCEPT in e.check.what and e.estimate and e.estimate.runs][:1]
     return ", with an intercept ".join(map(number, shown))
-
-
-def _uncounted(one: Judged) -> str:
-    """Say how many of the checks beside a claim that holds do hold, if not all."""
-    beside = [each.verdict for each in one.checks if not each.check.counts and each.verdict != "not applicable"]
-    held = sum(verdict in HELD for verdict in beside)
-    shown = one.claim.kind == "claim" and one.verdict in HELD and held < len(beside)
-    return f"of {len(beside)} not counted {held} hold" if shown else ""
 
 
 def tally(judged: Sequence[Judged]) -> str:
