@@ -299,13 +299,13 @@ def test_a_form_that_the_processor_does_not_have_is_refused():
 
 @pytest.mark.parametrize("form", ["sse2", "neon"])
 def test_where_blas_is_faster_it_scores(form, monkeypatch):
+    factor, _ = GrowingCholesky.of(np.eye(300))
     monkeypatch.setattr(linalg, "in_use", lambda: True)
     monkeypatch.setattr(linalg, "form", lambda: form)
     monkeypatch.setattr(linalg, "library", lambda: pytest.fail("the compiled loops were called"))
     rng, most = np.random.default_rng(0), linalg.MAX_CANDIDATES[form]
     old, fresh = features(rng, 300), features(rng, most + 1)
     np.testing.assert_allclose(gram(old, fresh), old.vectors() @ fresh.vectors().T, rtol=1e-10, atol=1e-10)
-    factor, _ = GrowingCholesky.of(np.eye(300))
     np.testing.assert_allclose(factor.solve(np.ones((300, most + 1)), 300), 1.0)
 
 

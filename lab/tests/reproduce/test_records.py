@@ -243,7 +243,7 @@ def test_runs_without_any_regret_are_reported(tmp_path):
 
 def test_the_quick_runs_are_six_policies_whose_numbers_are_shown_and_not_judged(tmp_path, monkeypatch):
     few = [replace(cell, rounds=30) for cell in quick_cells(runs=1)]
-    monkeypatch.setattr("rarely_lab.commands.reproduce.quick_cells", lambda: few)
+    monkeypatch.setattr("rarely_lab.reproduce.catalogue.quick_cells", lambda: few)
     monkeypatch.setattr("rarely_lab.commands.progress.LocalExecutor", lambda jobs: LocalExecutor(None))
     result = call("reproduce", "--quick", "--out", tmp_path)
     assert result.exit_code == 0
