@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,10 @@ COMPARED = {
     "one before it was shown.",
     "each": "Each comparison has this error for itself; they do not hold together.",
 }
+ESTIMAND = (
+    "The difference of mean rewards between each arm and the control arm, if all patients for whom both were available "
+    "followed the arm that was drawn."
+)
 Ends = tuple[int, float | None, float | None]
 """A covariate by its number, and where a subgroup begins and ends, its end not included; None for no end."""
 
@@ -136,48 +141,33 @@ class AnalysisPlan:
 
     def sections(self, design: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the parts of the document by their titles."""
-        looks = ", ".join(map(str, self.at))
-        futility = (
-            f"A difference of {self.effect:g} matters. A boundary of futility, which does not bind, leaves "
-            f"{self.power:.0%} power for it; the boundaries of efficacy do not count on it."
-            if self.effect is not None
-            else "There is no boundary of futility."
-        )
-        groups = ", ".join(f"{name} (covariate {ends[0]})" for name, ends in (self.subgroups or {}).items()) or "None"
-        fixed = {} if design is None else {"Design": "; ".join(f"{what}: {value}" for what, value in design.items())}
-        return fixed | {
-            "Estimand": self.estimand
-            or "The difference of mean rewards between each arm and the control arm, if all patients for whom both "
-            "were available followed the arm that was drawn.",
-            "Hypotheses": "Of each arm but the control arm: no difference of mean rewards to it, against a "
-            "difference in either direction. Other comparisons are exploratory.",
-            "Analysis set": "All patients as they were randomised. Outcomes of those who were given another arm than "
-            "was drawn count as missing, and bounds and tipping point as such; how many there are is a deviation.",
-            "Looks": f"After {looks} decisions. The error is spent by {self.spending}, at each look in proportion to "
-            "the outcomes that have come, and all that is left at the last one, which comes after all patients. A look "
-            "is frozen on record when it is taken; later ones change nothing.",
-            "Error": f"{100 * (1 - self.level):g} %, two-sided. {COMPARED[self.comparisons]}",
-            "Stopping": "Crossing a boundary in favour of an arm advises to stop for efficacy, in favour of the "
-            f"control arm for harm. {futility} Arms and enrolment are closed by two people, whose act is on record; a "
-            "stop that no boundary explains is a deviation.",
-            "Estimates": "Doubly robust scores with the recorded probabilities, so that neither the adaptation of the "
-            "allocation nor a trend over time that arms share biases them; adjusted for covariates by a ridge "
-            "regression of each arm on earlier rounds, which may be wrong without harm to the estimate. Variances are "
-            "those under the hypothesis that is tested. At a look: intervals that hold at all looks together. At the "
-            "end: p-values, also for all comparisons together, median-unbiased estimates and intervals in the order of "
-            "stages. Outcomes after the "
-            "decision to stop replace the look that made it.",
-            "Missing outcomes": "Left out, which is right if they are missing for no reason that depends on the arm; "
-            "bounds if all were the worst or the best, and the tipping point at which a result would be undone.",
-            "Subgroups": f"{groups}. Exploratory: each interval has its level by itself.",
-            "Blinding": "Whoever must not know arms is shown counts over all arms alone (`Analysis.blinded`).",
-            "Changes": "Whatever departs from this plan is listed as a deviation in every report.",
-            "Hash": f"SHA-256 of the plan: `{self.hash}`",
+        fields = {
+            "design": "; ".join(f"{what}: {value}" for what, value in (design or {}).items()),
+            "estimand": self.estimand or ESTIMAND,
+            "looks": ", ".join(map(str, self.at)),
+            "spending": self.spending,
+            "error": 100 * (1 - self.level),
+            "compared": COMPARED[self.comparisons],
+            "futility": "There is no boundary of futility."
+            if self.effect is None
+            else f"A difference of {self.effect:g} matters. A boundary of futility, which does not bind, leaves "
+            f"{self.power:.0%} power for it; the boundaries of efficacy do not count on it.",
+            "groups": ", ".join(f"{name} (covariate {ends[0]})" for name, ends in (self.subgroups or {}).items())
+            or "None",
+            "hash": self.hash,
         }
+        parts = [part.partition("\n") for part in read_template("analysis_plan.txt").split("## ")[1:]]
+        made = {title: text.strip().format(**fields) for title, _, text in parts}
+        return {title: text for title, text in made.items() if text}
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON: its fields, so that `AnalysisPlan(**description)` is the inverse."""
         return dict(plain_json(asdict(self)))
+
+
+def read_template(name: str) -> str:
+    """Return a text of the package."""
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
 def _read_subgroups(subgroups: Any) -> dict[str, Ends]:

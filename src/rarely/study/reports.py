@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rarely.errors import InvalidInput
 from rarely.extend.provisional import write_file
 from rarely.pages.grid import Grid
+from rarely.study.plan import read_template
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -41,29 +41,6 @@ CAPTION = (
     "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
     "the dotted line is no difference."
 )
-
-
-AUTHORS = "for the authors to write"
-ACE = (
-    ("3b", "the adaptive design, the adaptations that were planned, and on what they rest", "Protocol; the plan"),
-    ("3c", "changes of design and methods beyond those planned, and why", "Deviations"),
-    ("6a, 6b", "outcomes, also those that adaptations use, and unplanned changes of them", AUTHORS),
-    ("7a", "how size and operating characteristics were found", "plan_trial: its table and seeds"),
-    ("7b", "rules of decision at looks, binding or not; looks planned and taken", "the plan; Looks; Outlook"),
-    ("8", "randomisation, and how allocation was updated, by which rule and when", "Protocol; Allocation over time"),
-    ("11c", "how interim results were kept from those who must not know them", f"blinded view; {AUTHORS}"),
-    ("12", "statistical methods that fit the adaptations, of estimates and of tests", "the plan; Notes"),
-    ("13", "patients allocated, lost and analysed, of each arm", "Flow of patients"),
-    ("14a, 14b", "dates, and why the trial ended", "Acts; Deviations"),
-    ("14c", "decisions of adaptation that were taken, by the rules and the data of the time", "Looks; Acts"),
-    ("15", "whether patients of different stages are alike", "Patients by stage; Stages and subgroups"),
-    ("17", "effects with intervals, interim results, and how allocation changed", "Contrasts; Looks; Allocation"),
-    ("20, 21", "limits, bias and for whom results hold", f"Notes; {AUTHORS}"),
-    ("24b", "where the plan of analysis and other documents can be read", "the hashes of plan and first event"),
-)
-NAME = 22  # letters of an arm's name in the drawing
-WIDTH, ROW, TALL = 400, 50, 38
-COLUMNS = ((4, 196), (214, 84), (312, 84))  # where the boxes of an arm begin, and how wide they are
 
 
 def text_of(analysis: Analysis) -> str:
@@ -98,6 +75,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
     means = [[name, *map(_number, each)] for name, each in analysis.patients[:SHOWN]]
     allocation = [[str(until), *(f"{chance:.2f}" for chance in chances)] for until, chances in analysis.allocation]
     flow = [[*map(str, row[:4]), str(row[4] or "–"), _number(row[5])] for row in analysis.flow]
+    ace = [line.split("|") for line in read_template("ace_checklist.txt").splitlines()]
     alone = f"{100 * analysis.plan.level:g} %, this stage alone"
     heads: dict[str, tuple[Any, Any, int]] = {
         **_tables_of_looks(analysis),
@@ -112,7 +90,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
         PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
     }
     return {title: Grid(*parts) for title, parts in heads.items() if parts[1]} | {
-        CHECKLIST: Grid(["item", "what it asks", "answered by"], ACE, 3)
+        CHECKLIST: Grid(["item", "what it asks", "answered by"], ace, 3)
     }
 
 
@@ -234,7 +212,7 @@ def _advice(effect: Effect) -> str:
 
 def html_of(analysis: Analysis | None, *, study: str = "", refused: str = "", live: bool = False) -> str:
     """Return the analysis as one HTML page; or, of a study that has none, why it was refused."""
-    drawings = {"effects": _chart, "flow": _flow, "allocation": _allocation}
+    drawings = {"effects": _chart, "allocation": _allocation}
     drawn = {} if analysis is None else {what: draw(analysis) for what, draw in drawings.items()}
     return rendered("analysis.html", analysis, study=study, refused=refused, live=live, caption=CAPTION, drawn=drawn)
 
@@ -289,38 +267,6 @@ def _chart(analysis: Analysis) -> Drawing | None:
             chart.line([x, x], [low, high], place, dashed=i == len(each) - 1)
             chart.point(x, estimate, place)
     return chart.svg(), legend(*(f"{place} {effect.name}" for place, effect in enumerate(effects, 1)))
-
-
-def _flow(analysis: Analysis) -> Markup:
-    """Draw the flow of patients after CONSORT: enrolled, allocated, without an outcome, analysed."""
-    from markupsafe import Markup
-
-    state = "enrolment has ended" if analysis.ended else "enrolment is open"
-    marks = [_box(4, 4, WIDTH - 8, [f"{analysis.decisions} of {analysis.plan.rounds} patients enrolled", state])]
-    heads = zip(COLUMNS, ("allocated", "without outcome", "analysed"), strict=True)
-    marks += [_text(x + width / 2, 62, head) for (x, width), head in heads]
-    for place, (name, allocated, outcomes, lacking, closed, _) in enumerate(analysis.flow):
-        top = 70 + ROW * place
-        short = name if len(name) <= NAME else f"{name[: NAME - 1]}…"
-        count = f"{allocated} patients" + ("" if closed is None else f", closed after {closed}")
-        lines = [[f"{short}:", count], [str(lacking)], [str(outcomes)]]
-        marks += [_box(x, top, width, each) for (x, width), each in zip(COLUMNS, lines, strict=True)]
-        for (x, width), (after, _) in pairwise(COLUMNS):
-            middle = top + TALL / 2
-            marks.append(f'<path d="M{x + width} {middle}H{after - 1}m-5 -3l5 3l-5 3" class="axis"/>')
-    title, tall = "flow of patients", 70 + ROW * len(analysis.flow)
-    head = f'class="chart" viewBox="0 0 {WIDTH} {tall}" role="img" aria-label="{title}"'
-    return Markup(f"<svg {head}><title>{title}</title>{''.join(marks)}</svg>")
-
-
-def _box(x: float, y: float, width: float, lines: list[str]) -> str:
-    first = y + TALL / 2 + 4 - 7.5 * (len(lines) - 1)
-    texts = [_text(x + width / 2, first + 15 * place, line) for place, line in enumerate(lines)]
-    return f'<rect x="{x}" y="{y}" width="{width}" height="{TALL}" rx="3" class="axis"/>{"".join(texts)}'
-
-
-def _text(x: float, y: float, text: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(text)}</text>'
 
 
 def _allocation(analysis: Analysis) -> Drawing | None:
