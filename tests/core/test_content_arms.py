@@ -246,7 +246,7 @@ def test_a_policy_that_would_not_cross_is_refused(offered):
     roster = articles(4)
     policy = BatchNeuralUCB(roster.blocks.dim, FixedGrid(10, 2), hidden=4, seed=0)
     given = roster(USERS[0]) if offered else (roster.blocks(USERS[0], ARTICLES[:4]),)
-    with pytest.raises(InvalidContexts, match=r"made without the settings of their ArmBlocks"):
+    with pytest.raises(InvalidContexts, match=r"policy made with \*\*blocks.settings"):
         policy.select(*given)
 
 

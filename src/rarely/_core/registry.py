@@ -48,3 +48,10 @@ class Registry(dict[str, type[Part]]):
     def made(self, description: dict[str, Any]) -> Part:
         """Return the value that a description names by its kind and its fields."""
         return self[description["kind"]](**{name: value for name, value in description.items() if name != "kind"})
+
+
+def made(description: dict[str, Any], *kinds: type) -> Any:
+    """Return the value of one of these classes that a description names."""
+    registry = Registry[Any]("kind")
+    registry |= {kind.__name__: kind for kind in kinds}
+    return registry.made(description)

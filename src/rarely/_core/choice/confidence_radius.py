@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rarely._core.errors import InvalidInput, as_number, check_flag, check_not_negative, named_arguments, shown
+from rarely._core.registry import made
 from rarely._core.types import OfKind
 
 
@@ -147,11 +148,9 @@ def beta_from(description: Any) -> Beta:
     """Return the β that `describe_beta` described, if it is not a function."""
     if not isinstance(description, dict):
         return float(description)
-    kinds: dict[str, type[NoiseRadius | TheoremRadius]] = {"NoiseRadius": NoiseRadius, "TheoremRadius": TheoremRadius}
-    if description.get("kind") not in kinds:
+    if description == FUNCTION:
         raise InvalidInput(
             "this beta is a function, which JSON cannot hold: give it again, as load(path, beta=f) or beta=f."
-            if description == FUNCTION
-            else f"beta must be a number, or describe one of {', '.join(kinds)}; got {description!r}."
         )
-    return kinds[description["kind"]](**{k: v for k, v in description.items() if k != "kind"})
+    radius: Beta = made(description, NoiseRadius, TheoremRadius)
+    return radius

@@ -200,9 +200,9 @@ class ArmBlocks:
         >>> blocks.dim, blocks.scale.scaled_dim
         (6, 16)
         """
-        own = None if features is None else Affine.fit(_read(features, None, "features"), constant=False)
+        own = None if features is None else Affine.fit(read_rows(features, None, "features"), constant=False)
         named = column_names(rows), None if features is None else column_names(features)
-        return cls(arms, Affine.fit(_read(rows, None), constant=constant), layout, own, *named)
+        return cls(arms, Affine.fit(read_rows(rows, None), constant=constant), layout, own, *named)
 
     @property
     def dim(self) -> int:
@@ -268,7 +268,7 @@ class ArmBlocks:
         check_columns("rows", rows, self.columns)
         check_columns("features", features, self.feature_columns)
         numbers = read_numbers(rows, "rows")
-        read = _read(numbers, self.rows.dim)
+        read = read_rows(numbers, self.rows.dim)
         own_features = self._read_features(features, None if numbers.ndim == 1 else len(read))
         out = self._content(read, own_features) if self.arms is None else self._placed(read, own_features)
         return out[0] if numbers.ndim == 1 else out
@@ -312,34 +312,31 @@ class ArmBlocks:
                 )
             return np.empty((self.arms or 0, 0))
         array = None if features is None else read_numbers(features, "features")
-        if array is None or not self._fits(array.shape, rounds):
+        shape = () if array is None else array.shape
+        arms = (max(1, shape[-2]) if len(shape) > 1 else 1) if self.arms is None else self.arms
+        alone = (arms, self.features.dim)
+        if array is None or shape not in (alone, (rounds, *alone)):
             each = f"({'K' if self.arms is None else self.arms}, {self.features.dim})"
             wanted = each if rounds is None else f"{each} or ({rounds}, {each[1:]}"
             got = "none" if array is None else f"shape {array.shape}"
             raise errors.InvalidContexts(f"features of the arms must have shape {wanted}; got {got}.")
-        _check_finite(array, "features")
         return array
-
-    def _fits(self, shape: tuple[int, ...], rounds: int | None) -> bool:
-        """Return whether this is the shape of every arm's features, once or for each of n rounds."""
-        assert self.features is not None
-        if len(shape) == 3 and shape[0] != rounds:
-            return False
-        arms = self.arms if self.arms is not None else max(1, shape[-2] if len(shape) > 1 else 1)
-        return len(shape) in (2, 3) and shape[-2:] == (arms, self.features.dim)
 
 
 def read_numbers(values: Any, name: str) -> Array:
-    """Return an array of numbers, of any shape."""
-    return read_real(values, name, errors.InvalidContexts, "numbers, equally many in each")
+    """Return an array of finite numbers, of any shape."""
+    array = read_real(values, name, errors.InvalidContexts, "numbers, equally many in each")
+    if not np.isfinite(array).all():
+        raise errors.InvalidContexts(f"{name} must be finite numbers; fill in missing ones first.")
+    return array
 
 
-def _read(rows: Any, width: int | None, name: str = "rows") -> Array:
+def read_rows(rows: Any, width: int | None, name: str = "rows") -> Array:
+    """Return finite numbers as (n, r), with this width if one is given."""
     array = np.atleast_2d(read_numbers(rows, name))
     if array.ndim != 2 or (width is not None and array.shape[1] != width):
         wanted = "r" if width is None else width
         raise errors.InvalidContexts(f"{name} must have shape ({wanted},) or (n, {wanted}); got {np.shape(rows)}.")
-    _check_finite(array, name)
     return array
 
 
@@ -351,8 +348,3 @@ def check_columns(name: str, table: Any, wanted: tuple[str, ...] | None) -> None
             f"the columns of {name} must be those that the blocks were fitted to, in the same order: "
             f"{', '.join(wanted)}; got {', '.join(names)}. Select them by name."
         )
-
-
-def _check_finite(array: Array, name: str) -> None:
-    if not np.isfinite(array).all():
-        raise errors.InvalidContexts(f"{name} must be finite; fill in missing numbers first.")

@@ -301,15 +301,10 @@ class ContextReader:
 
     def _check_kind(self, contexts: Any, mask: Any) -> None:
         """Raise InvalidContexts for contexts of another policy's blocks or roster, or with other columns."""
-        if self.fits_scale and isinstance(contexts, BlockContexts):
+        if self.fits_scale and isinstance(contexts, BlockContexts | ContentContexts):
             raise InvalidContexts(
-                "contexts of ArmBlocks are scaled already, but this policy was made without their settings and would "
-                "scale them again, which fills the zero blocks. Make the policy with **blocks.settings."
-            )
-        if self.fits_scale and isinstance(contexts, ContentContexts):
-            raise InvalidContexts(
-                "contexts of content arms are scaled and crossed by the policy, but this one was made without the "
-                "settings of their ArmBlocks. Make the policy with **blocks.settings."
+                "contexts of ArmBlocks need a policy made with **blocks.settings: this one would scale them by itself, "
+                "which fills the zeros of blocks, and cross nothing. Make the policy with **blocks.settings."
             )
         if mask is None and isinstance(contexts, OpenContexts):
             raise InvalidContexts("contexts of a Roster must come with its mask: policy.select(*roster(rows)).")

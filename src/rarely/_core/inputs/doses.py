@@ -24,6 +24,7 @@ from rarely._core.errors import (
     named_arguments,
     shown,
 )
+from rarely._core.inputs.arm_blocks import read_rows
 from rarely._core.inputs.contexts import BlockContexts
 from rarely._core.inputs.scaling import Affine
 from rarely._core.reading import read_real
@@ -81,8 +82,7 @@ class Interval:
     @classmethod
     def fit(cls, rows: Any, low: float, high: float, *, points: int = 64) -> Interval:
         """Return an interval whose rounds are described by rows like this (n, r) sample."""
-        sample = np.atleast_2d(read_real(rows, "rows", InvalidInput))
-        return cls(low, high, points=points, rows=Affine.fit(sample, constant=False))
+        return cls(low, high, points=points, rows=Affine.fit(read_rows(rows, None), constant=False))
 
     @property
     def arms(self) -> int:
@@ -121,18 +121,14 @@ class Interval:
 
     def __call__(self, rows: Any = None, features: None = None) -> Array:
         """Return contexts of every dose: (r,) → (m, dim), or (n, r) → (n, m, dim)."""
-        array = np.zeros(0) if rows is None else read_real(rows, "rows", InvalidInput)
-        if array.ndim not in (1, 2) or array.shape[-1] != self._known or not np.isfinite(array).all():
-            wanted = f"({self._known},) or (n, {self._known})"
-            raise InvalidInput(f"rows must be finite numbers of shape {wanted}; got shape {array.shape}.")
-        x = np.atleast_2d(array)
+        x = read_rows(np.zeros(0) if rows is None else rows, self._known)
         x = x if self.rows is None else (x - self.rows.center) / self.rows.spread
         z = np.linspace(-1, 1, 2 * self.arms + 1)[1::2]
         out = np.ones((len(x), self.arms, self.dim)).view(BlockContexts)
         r = self._known
         out[:, :, 0], out[:, :, 1], out[:, :, 2 : 2 + r] = z, np.square(z), x[:, None]
         out[:, :, 2 + r : 2 + 2 * r] = z[:, None] * x[:, None]
-        return out[0] if array.ndim == 1 else out
+        return out[0] if rows is None or np.ndim(rows) == 1 else out
 
     def arm(self, dose: Any) -> Any:
         """Return the arm of a dose, or of several; refuse one outside of the interval."""

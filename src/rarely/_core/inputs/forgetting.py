@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rarely._core.errors import InvalidInput, as_number, check_whole, named_arguments, shown
+from rarely._core.registry import made
 from rarely._core.types import Array, OfKind
 
 NEGLIGIBLE = 1e-6  # smaller weights are 0, so that the memory is bounded
@@ -82,7 +83,4 @@ def forgetting_from(description: dict[str, Any] | None) -> Forgetting | None:
     >>> forgetting_from(Window(5).describe())
     Window(rounds=5)
     """
-    if description is None:
-        return None
-    kinds: dict[str, type[Forgetting]] = {"Window": Window, "Discount": Discount}
-    return kinds[description["kind"]](**{name: value for name, value in description.items() if name != "kind"})
+    return None if description is None else made(description, Window, Discount)

@@ -205,7 +205,7 @@ class Roster:
             return np.empty(0)
         check_columns(f"features of {name!r}", features, self.blocks.feature_columns)
         array = read_numbers([] if features is None else features, f"features of {name!r}")
-        if array.shape != (self.blocks.features.dim,) or not np.isfinite(array).all():
+        if array.shape != (self.blocks.features.dim,):
             got = "none" if features is None else repr(features)
             raise InvalidInput(f"features of {name!r} must be {self.blocks.features.dim} finite numbers; got {got}.")
         return array

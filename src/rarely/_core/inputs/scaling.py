@@ -159,7 +159,7 @@ class Affine(Standardising):
         rows = np.atleast_2d(read_real(contexts, "contexts", InvalidContexts))
         moments = Moments(rows.shape[1])
         moments.add(rows, len(rows))
-        affine = moments.affine(constant=constant)
+        affine = moments.affine(constant=constant, early=False)
         lowest, highest = rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf)
         paired = ((rows == lowest) | (rows == highest)).all(axis=0) & ~moments.still()
         # The standard deviation of a column of two values is half their distance if both are equally frequent.
@@ -210,10 +210,13 @@ class Moments:
             )
         # Every decision comes through here: ufuncs cost a third of what `mean` and `sum` do on so few numbers.
         mean = np.add.reduce(contexts, axis=0) / len(contexts)
-        total, shift, apart = self.count + len(contexts), mean - self.mean, contexts - mean
-        squares = np.add.reduce(apart * apart, axis=0)
-        self.squares = self.squares + squares + shift * shift * (self.count * len(contexts) / total)
-        self.mean = self.mean + shift * (len(contexts) / total)
+        apart = contexts - mean
+        self._join(len(contexts), rounds, mean, np.add.reduce(apart * apart, axis=0))
+
+    def _join(self, count: int, rounds: int, mean: Array, squares: Array) -> None:
+        total, shift = self.count + count, mean - self.mean
+        self.squares = self.squares + squares + shift * shift * (self.count * count / max(total, 1))
+        self.mean = self.mean + shift * (count / max(total, 1))
         self.count, self.rounds = total, self.rounds + rounds
 
     @classmethod
@@ -229,10 +232,8 @@ class Moments:
 
     def merge(self, other: Moments) -> Moments:
         """Return the moments of both."""
-        both, shift = shallow(self), other.mean - self.mean
-        both.count, both.rounds = self.count + other.count, self.rounds + other.rounds
-        both.mean = self.mean + shift * (other.count / max(both.count, 1))
-        both.squares = self.squares + other.squares + shift * shift * (self.count * other.count / max(both.count, 1))
+        both = shallow(self)
+        both._join(other.count, other.rounds, other.mean, other.squares)
         return both
 
     @classmethod
@@ -249,22 +250,16 @@ class Moments:
 
     def still(self) -> BoolArray:
         """Return which columns have had a single number, up to rounding."""
-        return np.asarray(np.less_equal(self._deviation(), 1e-12 * np.abs(self.mean)), np.bool_)
+        deviation = np.sqrt(self.squares / max(self.count, 1))
+        return np.asarray(np.less_equal(deviation, 1e-12 * np.abs(self.mean)), np.bool_)
 
-    def _deviation(self) -> Array:
-        return np.asarray(np.sqrt(self.squares / max(self.count, 1)))
+    def affine(self, *, constant: bool = True, early: bool = True) -> Affine:
+        """Return the map that standardises the contexts so far; a column that never varied is only centred.
 
-    def affine(self, *, constant: bool = True) -> Affine:
-        """Return the map that standardises the contexts so far; a column that never varied is only centred."""
-        spread = np.where(self.still(), 1.0, self._deviation()) * np.sqrt(len(self.mean))
-        return Affine(self.mean.copy(), spread, constant)
-
-    def early_affine(self, *, constant: bool = True) -> Affine:
-        """Return the map from few rounds: no spread is assumed to be far below the size of the numbers themselves.
-
-        Two arms may nearly agree in a column, and all arms agree in what they share.
+        While rounds are few, `early`, no spread is assumed to be far below the size of the numbers themselves: two arms
+        may nearly agree in a column, and all arms agree in what they share.
         """
-        doubt = max(0.0, 1 - self.rounds / TRUSTED_ROUNDS)
+        doubt = max(0.0, 1 - self.rounds / TRUSTED_ROUNDS) if early else 0.0
         size = np.sqrt(self.squares / max(self.count, 1) + doubt * np.square(self.mean))
         spread = np.where(size > 1e-12 * np.abs(self.mean), size, 1.0) * np.sqrt(len(self.mean))
         return Affine(self.mean.copy(), spread, constant)
@@ -319,7 +314,7 @@ class ContextScale:
         """Return the scale that decides a round of these contexts: before the first round, one fitted to them."""
         if not self.follows or self.moments is None or self.moments.count:
             return self
-        return replace(self, map=self._moments_after(contexts, 1).early_affine(constant=self.map.constant))
+        return replace(self, map=self._moments_after(contexts, 1).affine(constant=self.map.constant))
 
     def after(self, contexts: Array, rounds: int) -> ContextScale:
         """Return the scale after contexts of `rounds` more rounds."""
@@ -328,7 +323,7 @@ class ContextScale:
         moments = self._moments_after(contexts, rounds)
         if not self.follows:
             return changed(self, moments=moments)
-        affine = moments.early_affine(constant=self.map.constant)
+        affine = moments.affine(constant=self.map.constant)
         return replace(self, map=affine, moments=moments, follows=moments.rounds < TRUSTED_ROUNDS)
 
     def _moments_after(self, contexts: Array, rounds: int) -> Moments:
@@ -342,8 +337,7 @@ class ContextScale:
         moments, old = self.moments, self.map
         if moments is None or not moments.count or not isinstance(old, Affine):
             return self
-        few = moments.rounds < TRUSTED_ROUNDS
-        fresh = moments.early_affine(constant=old.constant) if few else moments.affine(constant=old.constant)
+        fresh = moments.affine(constant=old.constant)
         ratio = fresh.spread / old.spread
         left = (ratio > OFF_SPREAD) | (ratio < 1 / OFF_SPREAD)
         left |= np.abs(fresh.center - old.center) > OFF_CENTER * fresh.spread / np.sqrt(old.dim)
