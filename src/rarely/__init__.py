@@ -21,7 +21,6 @@ from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.inputs.worth import Worth
 from rarely._core.native.build_info import BuildInfo, build_info
 from rarely._core.policies import (
-    Additions,
     BatchNeuralUCB,
     ComposedPolicy,
     Limits,
@@ -64,7 +63,7 @@ from rarely.pages.plots import plot_policy
 from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
-    "Additions", "Affine", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BuildInfo", "Ceiling",
+    "Affine", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BuildInfo", "Ceiling",
     "ColumnEffect", "ComposedPolicy", "Decision", "DeterminantTrigger", "Discount", "EnsemblePolicy", "EveryRound",
     "FixedGrid", "FrameEncoder", "FramePolicy", "GeometricGrid", "Interval", "KernelUCB", "Limits", "LinTS", "LinUCB",
     "LogLogGrid", "Mixture", "NeuralEpsilonGreedy", "NeuralLinear", "NeuralTS", "NeuralUCB", "NoiseRadius", "Offer",

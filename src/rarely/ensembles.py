@@ -51,7 +51,6 @@ from rarely.extend import (
     Watch,
     Widths,
     limits_from,
-    rule_from,
     seeded,
 )
 from rarely.extend.checks import (
@@ -331,8 +330,6 @@ class EnsemblePolicy(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        limits = limits_from(limits).with_defaults(history=DEFAULT_HISTORY)
-        limits.check_unset(type(self).__name__, "operations", "arms")
         check_whole("dim", dim, 1)
         check_whole("members", members, 1, besides=(None,))
         check_whole("prior", prior, 0)
@@ -352,21 +349,19 @@ class EnsemblePolicy(Policy):
             missing = hasattr(model, "__sklearn_tags__") and bool(model.__sklearn_tags__().input_tags.allow_nan)
         check_flag("missing", missing)
         scale = ContextScale.start(dim, context_scale, constant=False, fitted=False).map
-        self._settings = {"estimator": described(model), "dim": dim, "schedule": schedule, "members": members}
-        self._settings |= {"beta": beta, "prior": prior, "missing": missing, "context_scale": context_scale}
-        self._settings |= {"exploration": exploration, "forgetting": forgetting}
+        settings = {
+            "estimator": described(model), "dim": dim, "schedule": schedule, "members": members, "beta": beta,
+            "prior": prior, "missing": missing, "context_scale": context_scale, "exploration": exploration,
+            "forgetting": forgetting,
+        }  # fmt: skip
         seeds, table, column = seeded(seed), np.empty((0, dim)), np.empty(0)
         parts = (model, scale, members, prior, int(seeds.generator.integers(2**63)), *(table,) * 3, *(column,) * 3)
         super().__init__(
             EnsembleLearner(*parts, missing, dim=dim, widths=((1, members or 1),)),
-            schedule=schedule,
-            covariance="exact",
-            ridge=1.0,
-            beta=beta,
-            chooser=rule_from(Thompson(lowest=False) if members is None else MemberVotes(), exploration),
+            settings,
+            Thompson(lowest=False) if members is None else MemberVotes(),
+            limits=limits_from(limits, self, ("operations", "arms"), DEFAULT_HISTORY),
             seed=seeds,
-            limits=limits,
-            forgetting=forgetting,
             factory=NoCovarianceFactory,
         )
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from interrupts import lines_of
 from loops import folder_of_the_run, in_kind, kinds
 from rarely import (
-    Additions,
     Affine,
     AtRounds,
     BatchNeuralUCB,
@@ -181,7 +180,7 @@ def test_the_defaults_decisions_are_those_of_the_plain_way(loops, seed, arms, se
     how = {"block": 1, "late": late, "until_due": False}
     lives = []
     for plainly in (False, True):
-        policy = BatchNeuralUCB(3, schedule=schedule, seed=seed, additions=Additions(returning_arms=False), **setting)
+        policy = BatchNeuralUCB(3, schedule=schedule, seed=seed, returning_arms=False, **setting)
         lives.append(life(policy, contexts, rewards, mask if masked else None, plainly=plainly, **how))
     (_, one), (_, other) = lives
     same(one, other)

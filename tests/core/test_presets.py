@@ -49,7 +49,7 @@ def test_a_short_form_makes_the_same_policy(one, other):
 
 
 def test_a_name_that_was_never_an_argument_is_refused():
-    with pytest.raises(InvalidInput, match=r"unknown argument 'stepps' for BatchNeuralUCB\. It has additions, beta, "):
+    with pytest.raises(InvalidInput, match=r"unknown argument 'stepps' for BatchNeuralUCB\. It has beta, "):
         made(stepps=3)
 
 

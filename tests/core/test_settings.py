@@ -130,7 +130,6 @@ MADE = {
     "Mixture": {"epsilon": 0.5},
     "NoiseRadius": {"factor": 1.0},
     "TheoremRadius": {"nu": 1.0, "S": 1.0},
-    "Additions": {},
     "Limits": {},
     "Ceiling": {"total": 4.0},
     "Shares": {},

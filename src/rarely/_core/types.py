@@ -97,7 +97,7 @@ class Decision:
     """bool, or (n,): whether a lot decided, as in a share of the rounds under a `Mixture`; None without one."""
     source: str | NDArray[np.str_] = "model"
     """str, or (n,): what the scores are those of. Of the "model" bonuses are β·ω·√(φᵀZ⁻¹φ); of "returning arms" they
-    are bounds from the rewards of each arm alone (`Additions.returning_arms`); of "none" there is no model."""
+    are bounds from the rewards of each arm alone (`returning_arms`); of "none" there is no model."""
     worth: Any = field(default_factory=type(None))
     """What outcomes are worth, a `Worth` of (K,) or (n, K), by which the arm was chosen; None where none was given."""
     price: float | Array | None = None

@@ -48,8 +48,6 @@ from rarely.extend import (
     Widths,
     WithinBatch,
     limits_from,
-    rule_from,
-    seeded,
 )
 from rarely.extend.checks import check_choice, check_flag, check_whole
 from rarely.extend.provisional import CONVERGED, MAX_ITERATIONS, NTK, STABLE, KernelKind, forwarded, ridge_solution
@@ -205,30 +203,25 @@ class KernelUCB(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        limits = limits_from(limits).with_defaults()
-        limits.check_unset(type(self).__name__, "history", "operations", "arms")
         check_choice("ties", ties, Ties)
         check_flag("standardise_rewards", standardise_rewards)
         check_whole("steps", steps, 1, besides=(None,))
-        schedule = EveryRound() if schedule is None else schedule
         scale = ContextScale.start(dim, context_scale, constant=True, fitted=True)
         self._kernel = NTK(depth, kind)
         none = np.empty((0, scale.map.scaled_dim))
-        self._settings = {"dim": scale.map.dim, "schedule": schedule, "depth": depth, "kind": kind, "steps": steps}
-        self._settings |= {"standardise_rewards": standardise_rewards, "within_batch": within_batch, "ties": ties}
-        self._settings |= {"ridge": ridge, "beta": beta, "context_scale": context_scale, "exploration": exploration}
-        self._settings["forgetting"] = forgetting
+        settings = {
+            "dim": scale.map.dim, "schedule": EveryRound() if schedule is None else schedule, "depth": depth,
+            "kind": kind, "ridge": ridge, "beta": beta, "steps": steps, "context_scale": context_scale,
+            "standardise_rewards": standardise_rewards, "exploration": exploration, "forgetting": forgetting,
+            "within_batch": within_batch, "ties": ties,
+        }  # fmt: skip
         super().__init__(
             KernelLearner(self._kernel, ridge, steps, standardise_rewards, scale, none, np.empty(0)),
-            schedule=schedule,
+            settings,
+            UpperConfidence(draws=ties == "random"),
+            limits=limits_from(limits, self, ("history", "operations", "arms")),
+            seed=seed,
             covariance="dual",
-            ridge=ridge,
-            beta=beta,
-            chooser=rule_from(UpperConfidence(draws=ties == "random"), exploration),
-            seed=seeded(seed),
-            limits=limits,
-            forgetting=forgetting,
-            within_batch=within_batch,
             factory=partial(DualFactory, inner=partial(inner_products, self._kernel)),
         )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rarely._core.choice.confidence_radius import Beta
-from rarely._core.choice.random_stream import Seed, seeded
-from rarely._core.choice.rules import ChoiceRule, Mixture, UpperConfidence, rule_from
+from rarely._core.choice.random_stream import Seed
+from rarely._core.choice.rules import ChoiceRule, Mixture, UpperConfidence
 from rarely._core.covariance import Kind
 from rarely._core.errors import InvalidInput, shown
 from rarely._core.inputs.forgetting import Forgetting
@@ -73,19 +73,9 @@ class ComposedPolicy(Policy):
             raise InvalidInput(f"learner must be a Learner before any reward; got {shown(learner)}.")
         if dim not in (None, learner.dim):
             raise InvalidInput(f"dim must be left out, or the learner's, {learner.dim}; got {shown(dim)}.")
-        schedule = EveryRound() if schedule is None else schedule
-        self._settings = {"learner": learner, "dim": learner.dim, "schedule": schedule, "covariance": covariance}
-        self._settings |= {"ridge": ridge, "beta": beta, "exploration": exploration, "forgetting": forgetting}
-        self._settings["within_batch"] = within_batch
-        super().__init__(
-            learner,
-            schedule=schedule,
-            covariance=covariance,
-            ridge=ridge,
-            beta=beta,
-            chooser=rule_from(UpperConfidence(), exploration),
-            seed=seeded(seed),
-            limits=limits_from(limits).with_defaults(),
-            forgetting=forgetting,
-            within_batch=within_batch,
-        )
+        settings = {
+            "learner": learner, "dim": learner.dim, "schedule": EveryRound() if schedule is None else schedule,
+            "covariance": covariance, "ridge": ridge, "beta": beta, "exploration": exploration,
+            "forgetting": forgetting, "within_batch": within_batch,
+        }  # fmt: skip
+        super().__init__(learner, settings, UpperConfidence(), limits=limits_from(limits, self), seed=seed)

@@ -34,8 +34,8 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 
 from rarely._core.choice.confidence_radius import Beta, NoiseRadius, VersionStats
-from rarely._core.choice.random_stream import Seed, seeded
-from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, rule_from
+from rarely._core.choice.random_stream import Seed
+from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence
 from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, DualFactory, Kind, Widths
 from rarely._core.covariance.cholesky import PANEL, cholesky, lower_inverse, ridge_solution
 from rarely._core.errors import InvalidInput, check_choice, check_flag
@@ -557,16 +557,15 @@ class LinUCB(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        limits = limits_from(limits).with_defaults(history=DEFAULT_HISTORY)
-        limits.check_unset(type(self).__name__, "operations", "arms")
         check_choice("ties", ties, Ties)
-        within_batch = self._usual_within_batch if within_batch is None else within_batch
-        schedule = EveryRound() if schedule is None else schedule
         check_flag("intercept", intercept)
         scale = ContextScale.start(dim, context_scale, constant=intercept, fitted=False).map
-        self._settings = {"dim": scale.dim, "schedule": schedule, "intercept": intercept, "ridge": ridge, "beta": beta}
-        self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
-        self._settings |= {"within_batch": within_batch, "ties": ties, "covariance": covariance}
+        settings = {
+            "dim": scale.dim, "schedule": EveryRound() if schedule is None else schedule, "intercept": intercept,
+            "context_scale": context_scale, "ridge": ridge, "beta": beta, "covariance": covariance,
+            "exploration": exploration, "forgetting": forgetting, "ties": ties,
+            "within_batch": self._usual_within_batch if within_batch is None else within_batch,
+        }  # fmt: skip
         sparse = isinstance(scale, SparseRows)
         learner: Any = SparseLinearLearner if sparse else LinearLearner
         if isinstance(ridge, str) and ridge == "learned":
@@ -576,15 +575,12 @@ class LinUCB(Policy):
             beta = beta if callable(beta) else NoiseRadius(beta)
         super().__init__(
             learner.start(scale, ridge),
-            schedule=schedule,
-            covariance=covariance,
+            settings,
+            self._rule(ties),
+            limits=limits_from(limits, self, ("operations", "arms"), DEFAULT_HISTORY),
+            seed=seed,
             ridge=ridge,
             beta=beta,
-            chooser=rule_from(self._rule(ties), exploration),
-            seed=seeded(seed),
-            limits=limits,
-            forgetting=forgetting,
-            within_batch=within_batch,
             factory=partial(DualFactory, inner=sparse_gram, columns=scale.scaled_dim) if sparse else CovarianceFactory,
         )
 

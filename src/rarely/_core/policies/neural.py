@@ -20,9 +20,9 @@ import numpy as np
 
 from rarely._core.choice.confidence_radius import Beta, NoiseRadius
 from rarely._core.choice.random_stream import Seed, seeded
-from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence, rule_from
+from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence
 from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, in_bytes
-from rarely._core.errors import InvalidInput, TooExpensive, check_choice, is_whole, shown
+from rarely._core.errors import InvalidInput, TooExpensive, check_choice, check_flag, is_whole, shown
 from rarely._core.inputs.forgetting import Discount, Forgetting, is_automatic
 from rarely._core.inputs.scaling import ContextMap, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
@@ -32,9 +32,8 @@ from rarely._core.policies import options
 from rarely._core.policies.evidence import EvidenceFactory, EvidenceLearner
 from rarely._core.policies.learner import Learner, ScoreOverride
 from rarely._core.policies.network_learner import LastLayerLearner, NetworkLearner
-from rarely._core.policies.options import TUNED_ROWS, Additions, Limits, Preset, PresetName, Training
+from rarely._core.policies.options import TUNED_ROWS, Limits, Preset, PresetName, Training
 from rarely._core.policies.policy import Policy, Ties
-from rarely._core.policies.saving import encoded
 from rarely._core.policies.state import WithinBatch
 from rarely._core.schedules import EveryRound, Schedule
 from rarely._core.training.gradient_descent import Precision, TrainingPlan
@@ -98,8 +97,9 @@ class BatchNeuralUCB(Policy):
         "lowest" arm, or "random".
     limits
         A `Limits`: bytes that Z and past rounds may take, and multiplications that a decision may take.
-    additions
-        An `Additions`, which leaves out what a policy that tunes itself has beyond its model.
+    returning_arms
+        Whether a policy that tunes itself judges arms whose contexts come back by their own rewards, where these
+        predict better or arms share nothing.
 
     Notes
     -----
@@ -140,11 +140,12 @@ class BatchNeuralUCB(Policy):
         ties: Ties = "lowest",
         seed: Seed = None,
         limits: Limits | None = None,
-        additions: Additions | None = None,
+        returning_arms: bool = True,
     ) -> None:
         preset, training = options.preset_from(preset), options.training_from(training)
-        additions = options.additions_from(additions)
-        _check_together(ties, forgetting, preset)
+        check_choice("ties", ties, Ties)
+        check_flag("returning_arms", returning_arms)
+        _check_together(forgetting, preset)
         deep = None if is_whole(depth) and depth == 2 else depth
         dim = self._dim_of(
             model, dim, preset, hidden=hidden, depth=deep, context_scale=context_scale, skip=training.skip
@@ -156,40 +157,33 @@ class BatchNeuralUCB(Policy):
         network = not self._takes_models or any(each is not None for each in (model, hidden, deep, sparse))
         self._by_evidence = self._tunes and not network and training == Training() and covariance in KERNEL_FORMS
         training = training if self._by_evidence else training.with_rows(TUNED_ROWS if self._tunes else "all")
-        # Everything that makes the policy again, except what may change in its life and the seed, drawn below.
-        self._settings: dict[str, Any] = {"dim": dim, "schedule": schedule, "training": training, "preset": preset}
-        self._settings |= {"context_scale": context_scale, "exploration": exploration, "forgetting": forgetting}
-        self._settings |= {"ties": ties} | ({} if additions == Additions() else {"additions": additions})
-        self._settings |= self._defaults(hidden, beta, within_batch) | {"depth": depth, "ridge": ridge}
+        settings = self._settings = {
+            "dim": dim, "schedule": schedule, "depth": depth, "ridge": ridge, "training": training,
+            "covariance": covariance, "preset": preset, "context_scale": context_scale, "exploration": exploration,
+            "forgetting": forgetting, "ties": ties, "returning_arms": returning_arms,
+        } | self._defaults(hidden, beta, within_batch)  # fmt: skip
         if model is not None:  # in the place of sizes
-            del self._settings["hidden"], self._settings["depth"]
-            self._settings["model"], self._packed = model, model.contexts
+            del settings["hidden"], settings["depth"]
+            settings["model"], self._packed = model, model.contexts
         if sparse is not None:
             self._check_sparse(depth, preset, training)
-        limits, source = (
-            options.limits_from(limits).with_defaults(
+        limits, source = options.limits_from(limits), seeded(seed)
+        window = None if is_automatic(forgetting) else forgetting
+        packed = None if sparse is None else sparse.columns
+        super().__init__(
+            self._learner_of(scale, limits.memory, source.generator),
+            settings,
+            self._rule(ties),
+            limits=limits.with_defaults(
                 history=options.DEFAULT_HISTORY if self._tunes else None,
                 operations=options.DEFAULT_OPERATIONS if preset.scale_contexts else None,
                 arms=scale.map.arms,
             ),
-            seeded(seed),
-        )
-        when: Any = schedule  # None is refused there
-        window: Any = None if is_automatic(forgetting) else forgetting
-        packed = None if sparse is None else sparse.columns
-        super().__init__(
-            self._learner_of(scale, limits.memory, source.generator),
-            schedule=when,
-            covariance=covariance,
-            ridge=1.0 if self._by_evidence else ridge,
-            beta=self._settings["beta"],
-            chooser=rule_from(self._rule(ties), exploration),
             seed=source,
-            limits=limits,
-            forgetting=window,
-            within_batch=self._settings["within_batch"],
             factory=self._factory_of(model, scale),
-            override=self._returning_arms(dim, packed) if window is None and additions.returning_arms else None,
+            override=self._returning_arms(dim, packed) if window is None and returning_arms else None,
+            ridge=1.0 if self._by_evidence else ridge,
+            forgetting=window,
         )
 
     def _dim_of(self, model: Any, dim: int | None, preset: Preset, **others: Any) -> int:
@@ -348,11 +342,6 @@ class BatchNeuralUCB(Policy):
         assert isinstance(self._learner, NetworkLearner)
         return self._learner
 
-    def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON."""
-        changing = {"covariance": self._factory.form, "limits": self._limits, "seed": self._seed}
-        return encoded(self._settings | changing)
-
 
 class NeuralUCB(BatchNeuralUCB):
     """BatchNeuralUCB with an update due after every round (Zhou et al., 2020), Z in full.
@@ -444,8 +433,7 @@ class NeuralLinear(NeuralTS):
     _takes_models, _learns_by = False, LastLayerLearner
 
 
-def _check_together(ties: Ties, forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:
-    check_choice("ties", ties, Ties)
+def _check_together(forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:
     if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
         raise InvalidInput(
             "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "

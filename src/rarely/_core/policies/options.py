@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self, TypeVar
 
 from rarely._core.covariance import DEFAULT_LIMIT
@@ -155,31 +156,6 @@ class Training(Described):
         return replace(self, rows=rows) if self.rows is None else self
 
 
-@named_arguments
-@dataclass(frozen=True)
-class Additions(Described):
-    """What a policy that tunes itself has beyond its model; each can be left out.
-
-    Parameters
-    ----------
-    returning_arms
-        Arms whose contexts come back are judged by their own rewards, where these predict better or arms share nothing.
-
-    Examples
-    --------
-    >>> from rarely import Additions, BatchNeuralUCB, OnDemand
-    >>> policy = BatchNeuralUCB(dim=2, schedule=OnDemand(), additions=Additions(returning_arms=False), seed=0)
-    >>> policy.settings()["additions"]
-    {'returning_arms': False}
-    """
-
-    returning_arms: bool = True
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            check_flag(f"additions.{each.name}", getattr(self, each.name))
-
-
 def _read_quantiles(clip: Any) -> tuple[float, float]:
     ends = tuple(map(as_number, clip)) if isinstance(clip, tuple | list) else ()
     if len(ends) != 2 or not 0 <= ends[0] < ends[1] <= 1:
@@ -268,19 +244,15 @@ class Limits(Described):
         operations = operations if self.operations == "auto" else self.operations
         return Limits(self.memory, history, operations, arms if self.arms is None else self.arms)
 
-    def check_unset(self, policy: str, *names: str) -> None:
-        """Refuse limits that this kind of policy does not have."""
-        for name in names:
-            value = getattr(self, name)
-            if value not in (None, "auto"):
-                raise InvalidInput(f"limits.{name} must be left out for {policy}, which has none; got {value!r}.")
 
+def limits_from(value: Any, policy: object = None, without: Sequence[str] = (), history: int | None = None) -> Limits:
+    """Return limits, given their description, None or themselves; refuse those that this policy is `without`.
 
-def additions_from(value: Any) -> Additions:
-    """Return additions, given their description, None or themselves."""
-    return _read(Additions, value, "additions must be an Additions, such as Additions(returning_arms=False)")
-
-
-def limits_from(value: Any) -> Limits:
-    """Return limits, given their description, None or themselves."""
-    return _read(Limits, value, "limits must be a Limits, such as Limits(memory=10**9)")
+    With a policy, `history` stands in the place of "auto".
+    """
+    limits = _read(Limits, value, "limits must be a Limits, such as Limits(memory=10**9)")
+    for name in without:
+        if (value := getattr(limits, name)) not in (None, "auto"):
+            kind = type(policy).__name__
+            raise InvalidInput(f"limits.{name} must be left out for {kind}, which has none; got {value!r}.")
+    return limits if policy is None else limits.with_defaults(history=history)

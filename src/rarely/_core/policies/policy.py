@@ -29,9 +29,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from rarely._core.choice.confidence_radius import Beta, radius_at
-from rarely._core.choice.random_stream import RandomPlace, Seeded
-from rarely._core.choice.rules import ChoiceRule
+from rarely._core.choice.confidence_radius import radius_at
+from rarely._core.choice.random_stream import RandomPlace, Seed, Seeded, seeded
+from rarely._core.choice.rules import ChoiceRule, rule_from
 from rarely._core.covariance import Covariance, CovarianceFactory, Kind
 from rarely._core.errors import (
     InvalidContexts,
@@ -46,7 +46,7 @@ from rarely._core.errors import (
 )
 from rarely._core.growable_array import changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
-from rarely._core.inputs.forgetting import Discount, Forgetting, Window
+from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.history import History, Late, read_log, read_rewards
 from rarely._core.inputs.worth import with_worth
 from rarely._core.policies.ceilings import (
@@ -87,6 +87,9 @@ from rarely._core.schedules import Budget, Schedule, schedule_from
 from rarely._core.types import Array, Arrays, Decision, forwarded
 
 Ties = Literal["lowest", "random"]
+_USUAL: dict[str, Any] = {"covariance": "exact", "ridge": 1.0, "beta": 0.0, "within_batch": "frozen"}
+_USUAL |= {"forgetting": None, "exploration": None}
+"""What holds where a policy has no such argument."""
 SHOWN_UPDATES = 8  # updates in the table that a notebook shows, the last ones
 
 
@@ -104,8 +107,8 @@ _ELSEWHERE = {
 class Policy(ABC):
     """A contextual bandit whose policy is frozen between updates, of which there are few.
 
-    A subclass gives its constructor a `Learner`, and puts its arguments into `_settings`; `rarely.testing.check_policy`
-    checks the promises.
+    A subclass gives its constructor a `Learner`, its arguments by their names, and a rule;
+    `rarely.testing.check_policy` checks the promises.
 
     Examples
     --------
@@ -134,39 +137,40 @@ class Policy(ABC):
     def __init__(
         self,
         learner: Learner,
+        settings: dict[str, Any],
+        rule: ChoiceRule,
         *,
-        schedule: Schedule,
-        covariance: Kind,
-        ridge: float,
-        beta: Beta,
-        chooser: ChoiceRule,
-        seed: Seeded,
         limits: Limits,
-        forgetting: Forgetting | None = None,
-        within_batch: WithinBatch = "frozen",
+        seed: Seed | Seeded = None,
         factory: Callable[..., CovarianceFactory] = CovarianceFactory,
         override: ScoreOverride | None = None,
+        **instead: Any,
     ) -> None:
+        """`settings` are the constructor's arguments, of which some may have another value `instead` where they act."""
+        self._settings, use = settings, _USUAL | settings | instead
+        schedule, forgetting, within_batch = use["schedule"], use["forgetting"], use["within_batch"]
         if not isinstance(schedule, Schedule):
             raise InvalidInput(
                 "schedule must say when to update, as Paced(horizon, batches) does for a budget of updates, and "
                 f"OnDemand() for updates when you call them; got {shown(schedule)}."
             )
         if forgetting is not None and not isinstance(forgetting, Window | Discount):
-            rule = "forgetting must be a Window(rounds), a Discount(factor) or None"
-            raise InvalidInput(f"{rule}; got {shown(forgetting)}.")
+            raise InvalidInput(
+                f"forgetting must be a Window(rounds), a Discount(factor) or None; got {shown(forgetting)}."
+            )
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         bounds: Any = limits.with_defaults()
         self._limits, self._history_limit = bounds, bounds.history
         horizon = clock.budget.horizon
-        self._factory = factory(covariance, ridge, limits.memory, horizon, bounds.operations, limits.arms)
-        self._beta: Beta = beta
+        form, ridge, self._beta = use["covariance"], use["ridge"], use["beta"]
+        self._factory = factory(form, ridge, limits.memory, horizon, bounds.operations, limits.arms)
+        seed = seed if isinstance(seed, Seeded) else seeded(seed)
         self._seed, self._scratch = seed.setting, seed.generator
         empty = self._factory.empty(learner.widths, ahead=clock.rounds_ahead(0, 0))
-        radius = radius_at(beta, learner.version_stats(1, empty))
+        radius = radius_at(self._beta, learner.version_stats(1, empty))
         self._state = PolicyState(
-            Version(learner, empty, radius, chooser, within_batch, override),
+            Version(learner, empty, radius, rule_from(rule, use["exploration"]), within_batch, override),
             clock,
             History(learner.dim, forgetting),
             RandomPlace(seed.generator.bit_generator.state),

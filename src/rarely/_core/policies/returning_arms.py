@@ -17,7 +17,7 @@ until the model has predicted clearly better what arms with few rewards pay next
 More than half of a round's contexts being new ends the matter for good, unless the arms share no column: then the
 model judges, but each arm is tried 1.5·log₂(1 + t) times whatever it has paid (`DisjointArms`).
 
-Nothing else in the library depends on this module: `Additions(returning_arms=False)` goes without.
+Nothing else in the library depends on this module: `returning_arms=False` goes without.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.policies.ceilings import Ledger
 from rarely._core.policies.learner import LEARNERS, learner_from
 from rarely._core.policies.monitor import Expectations
-from rarely._core.policies.options import additions_from, limits_from, preset_from, training_from
+from rarely._core.policies.options import limits_from, preset_from, training_from
 from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord
 from rarely._core.registry import Registry, is_own
 from rarely._core.saving import archive
@@ -53,7 +53,6 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "preset": preset_from,
     "training": training_from,
     "limits": limits_from,
-    "additions": additions_from,
     "learner": learner_from,
 }
 _ENCODERS: dict[str, Callable[[Any], Any]] = {"beta": describe_beta, "model": lambda model: model.settings()}

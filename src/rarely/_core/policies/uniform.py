@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely._core.choice.random_stream import Seed, seeded
+from rarely._core.choice.random_stream import Seed
 from rarely._core.choice.rules import UniformChoice
 from rarely._core.covariance import Candidates, Covariance, CovarianceFactory, Kind, Price, Proposal, RowCost, Widths
 from rarely._core.errors import InvalidInput, check_whole
@@ -128,20 +128,14 @@ class Uniform(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        limits = limits_from(limits).with_defaults(history=DEFAULT_HISTORY)
-        limits.check_unset(type(self).__name__, "operations", "arms")
         check_whole("dim", dim, 1)
         ContextScale.start(dim, context_scale, constant=True, fitted=False)  # it must fit the contexts all the same
         schedule = OnDemand() if schedule is None else schedule
-        self._settings = {"dim": int(dim), "schedule": schedule, "context_scale": context_scale}
         super().__init__(
             NoModel(int(dim)),
-            schedule=schedule,
-            covariance="exact",
-            ridge=1.0,
-            beta=0.0,
-            chooser=UniformChoice(),
-            seed=seeded(seed),
-            limits=limits,
+            {"dim": int(dim), "schedule": schedule, "context_scale": context_scale},
+            UniformChoice(),
+            limits=limits_from(limits, self, ("operations", "arms"), DEFAULT_HISTORY),
+            seed=seed,
             factory=NoCovarianceFactory,
         )
