@@ -21,6 +21,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from decimal import Decimal
@@ -33,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rarely.extend import Array
-from rarely.extend.checks import InvalidContexts, InvalidInput, as_number, check_choice, shown
+from rarely.extend.checks import ContextsWarning, InvalidContexts, InvalidInput, as_number, check_choice, shown
 
 Values = NDArray[Any] | list[Any]
 ColumnKind = Literal["number", "date", "category", "hash"]
@@ -210,9 +211,18 @@ class Column:
     buckets: int = 0
 
     @classmethod
-    def fit(cls, name: str, values: Values, kind: ColumnKind, buckets: int) -> Column:
-        """Return the column fitted to a sample."""
-        gaps = any(map(is_gap, values))
+    def fit(cls, name: str, values: Values, kind: ColumnKind | None, max_categories: int, buckets: int) -> Column:
+        """Return the column fitted to a sample; without a kind it has that of its first value that is not a gap."""
+        stated = [value for value in values if not is_gap(value)]
+        gaps = len(stated) < len(values)
+        if not stated:
+            rule = f"column {name!r} of the sample must have a value; all are gaps"
+            raise InvalidContexts(f"{rule}. Give ignore=[{name!r}].")
+        kind = _kind_of(values, max_categories) if kind is None else kind
+        check_choice(f"the kind of {name!r}", kind, ColumnKind)
+        if kind == "hash" and len(stated) == len({*map(key_of, stated)}):
+            event = f"column {name!r}: all {len(stated)} values differ, as ids do, which say nothing about new rows."
+            warnings.warn(f"{event} Leave it out with ignore=[{name!r}] if it is one.", ContextsWarning, stacklevel=5)
         if kind == "number":
             return cls(name, kind, gaps, median=float(np.nanmedian(_numbers(values))))
         if kind == "date":
@@ -327,8 +337,7 @@ def plain_of(value: Any) -> Any:
     return value
 
 
-def kind_of(values: Values, max_categories: int) -> ColumnKind:
-    """Return the kind of a column by its first value that is not a gap."""
+def _kind_of(values: Values, max_categories: int) -> ColumnKind:
     if isinstance(values, np.ndarray):
         return "date" if values.dtype.kind == "M" else "number"
     row, value = next((row, value) for row, value in enumerate(values) if not is_gap(value))

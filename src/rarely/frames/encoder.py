@@ -17,24 +17,12 @@ from rarely.extend.checks import (
     InvalidContexts,
     InvalidInput,
     TooExpensive,
-    check_choice,
     check_whole,
     nearest,
     shown,
 )
 from rarely.extend.provisional import all_finite
-from rarely.frames.columns import (
-    Column,
-    ColumnKind,
-    Table,
-    Values,
-    WrongValue,
-    bucket_of,
-    is_gap,
-    key_of,
-    kind_of,
-    read_table,
-)
+from rarely.frames.columns import Column, ColumnKind, Table, WrongValue, bucket_of, read_table
 
 MAX_NUMBERS = 2**16  # numbers that a row may become
 MAX_CELLS = 2**31  # numbers that a table may become: 16 GiB
@@ -96,7 +84,12 @@ class FrameEncoder:
         table, named, left_out = read_table(frame, "the sample"), dict(kinds or {}), tuple(map(str, ignore))
         _check_names((*named, *left_out), table.columns, "the sample must have the column")
         read = {name: values for name, values in table.columns.items() if name not in left_out}
-        columns = tuple(_fitted(name, read[name], named.get(name), max_categories, buckets) for name in read)
+        columns: tuple[Column, ...] = ()
+        for name, values in read.items():
+            try:
+                columns += (Column.fit(name, values, named.get(name), max_categories, buckets),)
+            except WrongValue as error:
+                raise _refusal(error, name, "the sample") from None
         if not columns:
             raise InvalidContexts("a table must have at least one column that is not ignored; the sample has none.")
         new = cls(columns, Affine.identity(1), left_out)
@@ -245,22 +238,6 @@ class FrameEncoder:
                 f"a scale must have {len(encoder.names)} numbers as its columns; got {encoder.scale.dim}."
             )
         return encoder
-
-
-def _fitted(name: str, values: Values, kind: ColumnKind | None, max_categories: int, buckets: int) -> Column:
-    """Return one column fitted to the sample."""
-    stated = [value for value in values if not is_gap(value)]
-    if not stated:
-        raise InvalidContexts(f"column {name!r} of the sample must have a value; all are gaps. Give ignore=[{name!r}].")
-    try:
-        kind = kind_of(values, max_categories) if kind is None else kind
-        check_choice(f"the kind of {name!r}", kind, ColumnKind)
-        if kind == "hash" and len(stated) == len({*map(key_of, stated)}):
-            event = f"column {name!r}: all {len(stated)} values differ, as ids do, which say nothing about new rows."
-            warnings.warn(f"{event} Leave it out with ignore=[{name!r}] if it is one.", ContextsWarning, stacklevel=4)
-        return Column.fit(name, values, kind, buckets)
-    except WrongValue as error:
-        raise _refusal(error, name, "the sample") from None
 
 
 def _check_names(wanted: Iterable[str], columns: Collection[str], rule: str) -> None:

@@ -19,36 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from rarely import (
-    Affine,
-    ArmBlocks,
-    AtRounds,
-    BatchNeuralUCB,
-    DeterminantTrigger,
-    Discount,
-    EnsemblePolicy,
-    EveryRound,
-    FixedGrid,
-    GeometricGrid,
-    KernelUCB,
-    Limits,
-    LinTS,
-    LinUCB,
-    LogLogGrid,
-    Mixture,
-    NeuralEpsilonGreedy,
-    NeuralLinear,
-    NeuralTS,
-    NeuralUCB,
-    Paced,
-    Policy,
-    Preset,
-    Schedule,
-    SparseRows,
-    Training,
-    Uniform,
-    Window,
-)
+import rarely
+from rarely import BatchNeuralUCB, Discount, FixedGrid, Mixture, NeuralUCB, Policy, Window
 from rarely.extend import Array
 from rarely.golden.family import Families, Family
 from rarely.golden.lives import Life, Trace, curved_rounds, live
@@ -56,11 +28,11 @@ from rarely.worlds import Rounds
 
 ROUNDS, CROWD, DIM = 40, 220, 3
 STEPS = 12  # steps of a fixed training: enough to leave the initial weights
-PACED = Paced(ROUNDS, 3)
+PACED = rarely.Paced(ROUNDS, 3)
 """The first update has two rewards: from a single one, rounding decides the features of the version after it."""
-SPARSE = SparseRows.of(columns=40, nonzeros=2).settings
-BLOCKS = ArmBlocks(3, Affine.identity(DIM, constant=True), "hybrid")
-CODE: dict[str, Any] = {"preset": "code", "training": Training(40, 0.01), "beta": 0.1}
+SPARSE = rarely.SparseRows.of(columns=40, nonzeros=2).settings
+BLOCKS = rarely.ArmBlocks(3, rarely.Affine.identity(DIM, constant=True), "hybrid")
+CODE: dict[str, Any] = {"preset": "code", "training": rarely.Training(40, 0.01), "beta": 0.1}
 """The reading of the public program."""
 Make = Callable[..., Policy]
 Settings = dict[str, Any]
@@ -119,7 +91,7 @@ def _burst(seed: int) -> Rounds:
 
 
 def _life(
-    kind: Any, schedule: Schedule | None, world: World = CURVED, *, log: bool = False, **rest: Any
+    kind: Any, schedule: rarely.Schedule | None, world: World = CURVED, *, log: bool = False, **rest: Any
 ) -> Callable[[int, float], Trace]:
     """Return a life of a policy, which has no schedule for None; what `live` does not take are its settings.
 
@@ -141,19 +113,19 @@ def _life(
 
 def _crowd(kind: Make, *, operations: int = 400_000, **settings: Any) -> Callable[[int, float], Trace]:
     """Return a life long enough for Z to become p×p, and then among so many arms that it becomes an approximation."""
-    settings |= {"limits": Limits(operations=operations), "hidden": 66, "block": 10, "few": CROWD - 20}
-    return _life(kind, GeometricGrid(CROWD, 3), partial(curved_rounds, count=CROWD, arms=6), **settings)
+    settings |= {"limits": rarely.Limits(operations=operations), "hidden": 66, "block": 10, "few": CROWD - 20}
+    return _life(kind, rarely.GeometricGrid(CROWD, 3), partial(curved_rounds, count=CROWD, arms=6), **settings)
 
 
 def _network(kind: Make, **settings: Any) -> Lives:
     settings = {"hidden": 8} | settings
     return {
         "grid": _life(kind, FixedGrid(ROUNDS, 3), **settings),
-        "trigger": _life(kind, DeterminantTrigger(ROUNDS, 4, 8.0), block=6, late=5, missing=7, **settings),
-        "log": _life(kind, GeometricGrid(ROUNDS, 3), log=True, block=5, **settings),
+        "trigger": _life(kind, rarely.DeterminantTrigger(ROUNDS, 4, 8.0), block=6, late=5, missing=7, **settings),
+        "log": _life(kind, rarely.GeometricGrid(ROUNDS, 3), log=True, block=5, **settings),
         "window": _life(kind, FixedGrid(ROUNDS, 3), TURNING, forgetting=Window(16), **settings),
-        "burst": _life(kind, AtRounds((8, 14, 36)), _burst, forgetting=Window(20), **settings),
-        "short": _life(kind, LogLogGrid(ROUNDS, 4), limits=Limits(history=1500), block=5, **settings),
+        "burst": _life(kind, rarely.AtRounds((8, 14, 36)), _burst, forgetting=Window(20), **settings),
+        "short": _life(kind, rarely.LogLogGrid(ROUNDS, 4), limits=rarely.Limits(history=1500), block=5, **settings),
     }
 
 
@@ -177,7 +149,7 @@ def _preset(name: str, *, operations: int = 400_000, **settings: Any) -> Lives:
     kind, grid = BatchNeuralUCB, FixedGrid(ROUNDS, 4)
     settings |= {"preset": name, "training": STEPS}
     small: Settings = {"hidden": 8} | settings
-    trigger, warm = DeterminantTrigger(ROUNDS, 5, 8.0), Training(STEPS, warm_start=True)
+    trigger, warm = rarely.DeterminantTrigger(ROUNDS, 5, 8.0), rarely.Training(STEPS, warm_start=True)
     return _network(kind, **settings) | {
         "discount": _life(kind, grid, TURNING, forgetting=Discount(0.95), **small),
         "mixture": _life(kind, grid, exploration=Mixture(0.2), block=3, **small),
@@ -212,16 +184,16 @@ def _both(kind: Make) -> Lives:
 
 
 def _linear(kind: Make) -> Lives:
-    grid, trigger = FixedGrid(ROUNDS, 4), DeterminantTrigger(ROUNDS, 6, 1.0)
+    grid, trigger = FixedGrid(ROUNDS, 4), rarely.DeterminantTrigger(ROUNDS, 6, 1.0)
     return {
-        "every-round": _life(kind, EveryRound()),
+        "every-round": _life(kind, rarely.EveryRound()),
         "paced": _life(kind, PACED, block=6, late=5, missing=7),
         "trigger": _life(kind, trigger, within_batch="frozen", intercept=False, block=4),
-        "log": _life(kind, LogLogGrid(ROUNDS, 4), log=True, block=5),
+        "log": _life(kind, rarely.LogLogGrid(ROUNDS, 4), log=True, block=5),
         "window": _life(kind, grid, TURNING, forgetting=Window(16)),
         "discount": _life(kind, grid, forgetting=Discount(0.9), exploration=Mixture(0.2)),
-        "burst": _life(kind, AtRounds((8, 14, 36)), _burst, forgetting=Window(20)),
-        "short": _life(kind, GeometricGrid(ROUNDS, 4), limits=Limits(history=1000)),
+        "burst": _life(kind, rarely.AtRounds((8, 14, 36)), _burst, forgetting=Window(20)),
+        "short": _life(kind, rarely.GeometricGrid(ROUNDS, 4), limits=rarely.Limits(history=1000)),
         "sparse": _life(kind, grid, _sparse_rounds, **SPARSE),
         "blocks": _life(kind, grid, _rows_in_blocks, block=4, **BLOCKS.settings),
         "pair": _life(kind, grid, ridge=0.01, beta=0.1),
@@ -232,15 +204,15 @@ def _kernel() -> Lives:
     grid = FixedGrid(ROUNDS, 4)
     steps: Settings = {"steps": 20, "depth": 3, "forgetting": Discount(0.9)}
     return {
-        "every-round": _life(KernelUCB, EveryRound(), ridge=0.1),
-        "paced": _life(KernelUCB, PACED, block=6, late=5, missing=7, ridge=0.1),
-        "log": _life(KernelUCB, grid, log=True, block=5, ridge=0.1),
-        "steps": _life(KernelUCB, grid, TURNING, ridge=0.1, **steps),
+        "every-round": _life(rarely.KernelUCB, rarely.EveryRound(), ridge=0.1),
+        "paced": _life(rarely.KernelUCB, PACED, block=6, late=5, missing=7, ridge=0.1),
+        "log": _life(rarely.KernelUCB, grid, log=True, block=5, ridge=0.1),
+        "steps": _life(rarely.KernelUCB, grid, TURNING, ridge=0.1, **steps),
     }
 
 
 def _ensemble() -> Lives:
-    make, ends = partial(EnsemblePolicy, Line()), AtRounds((4, 12, 30))
+    make, ends = partial(rarely.EnsemblePolicy, Line()), rarely.AtRounds((4, 12, 30))
     greedy: Settings = {"members": 1, "exploration": Mixture(0.1), "block": 5, "late": 5, "missing": 7}
     return {
         "bootstrap": _life(make, FixedGrid(ROUNDS, 4), members=4),
@@ -282,15 +254,15 @@ EVERY: dict[str, Callable[[], Lives]] = {
     "paper": partial(_preset, "paper", beta=0.2, operations=300_000),
     "code": lambda: _network(BatchNeuralUCB, **CODE) | {"every-round": _life(NeuralUCB, None, hidden=8, **CODE)},
     "neural-ucb": _sequential,
-    "neural-ts": partial(_both, NeuralTS),
-    "neural-linear": partial(_both, NeuralLinear),
-    "neural-epsilon": partial(_both, NeuralEpsilonGreedy),
-    "linucb": partial(_linear, LinUCB),
-    "lints": partial(_linear, LinTS),
+    "neural-ts": partial(_both, rarely.NeuralTS),
+    "neural-linear": partial(_both, rarely.NeuralLinear),
+    "neural-epsilon": partial(_both, rarely.NeuralEpsilonGreedy),
+    "linucb": partial(_linear, rarely.LinUCB),
+    "lints": partial(_linear, rarely.LinTS),
     "kernel-ucb": _kernel,
     "uniform": lambda: {
-        "grid": _life(Uniform, FixedGrid(ROUNDS, 4)),
-        "blocks": _life(Uniform, PACED, block=6, late=5),
+        "grid": _life(rarely.Uniform, FixedGrid(ROUNDS, 4)),
+        "blocks": _life(rarely.Uniform, PACED, block=6, late=5),
     },
     "ensemble": _ensemble,
 }
@@ -300,15 +272,15 @@ FAMILIES = Families(
 )
 """All families of the library's policies."""
 _OF_CLASS: dict[type[Policy], str] = {
-    NeuralLinear: "neural-linear",
-    NeuralTS: "neural-ts",
-    NeuralEpsilonGreedy: "neural-epsilon",
+    rarely.NeuralLinear: "neural-linear",
+    rarely.NeuralTS: "neural-ts",
+    rarely.NeuralEpsilonGreedy: "neural-epsilon",
     BatchNeuralUCB: "",
-    LinTS: "lints",
-    LinUCB: "linucb",
-    KernelUCB: "kernel-ucb",
-    Uniform: "uniform",
-    EnsemblePolicy: "ensemble",
+    rarely.LinTS: "lints",
+    rarely.LinUCB: "linucb",
+    rarely.KernelUCB: "kernel-ucb",
+    rarely.Uniform: "uniform",
+    rarely.EnsemblePolicy: "ensemble",
 }
 """The family of each class; that of a `BatchNeuralUCB` depends on its settings."""
 
@@ -320,7 +292,7 @@ def family_of(policy: Policy) -> Family | None:
 
     Examples
     --------
-    >>> family_of(LinUCB(dim=2)).name, family_of(NeuralUCB(dim=2, preset="paper")).name
+    >>> family_of(rarely.LinUCB(dim=2)).name, family_of(NeuralUCB(dim=2, preset="paper")).name
     ('linucb', 'paper')
     """
     name = next((_OF_CLASS[kind] for kind in type(policy).__mro__ if kind in _OF_CLASS), None)
@@ -334,7 +306,7 @@ def _of_settings(policy: Any) -> str:
     if policy.tunes:
         return "neural-ucb" if isinstance(policy, NeuralUCB) else "default"
     described = policy.settings()["preset"]
-    preset = Preset(**described) if isinstance(described, dict) else Preset.named(described)
+    preset = rarely.Preset(**described) if isinstance(described, dict) else rarely.Preset.named(described)
     if preset.optimiser == "sgd" or preset.biases:
         return "code"
     return "practical" if preset.scale_contexts else "paper"
