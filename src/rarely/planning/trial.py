@@ -74,39 +74,26 @@ class TrialPoint(NamedTuple):
 
     patients: int
     looks: int
-    power: float
-    """The share of trials in which a look found the best arm better than the control arm; NaN where none is."""
+    power: (
+        float  #: The share of trials in which a look found the best arm better than the control arm; NaN without one.
+    )
     low: float
-    """Where a 95 % interval of the power begins, for the number of simulated trials."""
-    high: float
-    """Where it ends."""
-    width: float
-    """The mean width of the last look's interval."""
-    stopped: float
-    """The mean number of patients if a trial ends with the first look that excludes 0."""
-    best: float
-    """The share of patients with the best arm."""
-    anytime: float
-    """The power of the anytime interval, looked at as often."""
-    coverage: float
-    """The share of trials in which all looks of all comparisons contained the true differences."""
+    high: float  #: The ends of a 95 % interval of the power, for the number of simulated trials.
+    width: float  #: The mean width of the last look's interval.
+    stopped: float  #: The mean number of patients if a trial ends with the first look that excludes 0.
+    best: float  #: The share of patients with the best arm.
+    anytime: float  #: The power of the anytime interval, looked at as often.
+    coverage: float  #: The share of trials in which all looks of all comparisons contained the true differences.
     policy: str = "LinTS"
-    every: float = math.nan
-    """The power to find every arm that is better than the control arm."""
-    error: float = math.nan
-    """The share of trials in which some look showed a difference that is none, or of the wrong sign."""
+    every: float = math.nan  #: The power to find every arm that is better than the control arm.
+    error: float = math.nan  #: The share of trials that showed a difference that is none, or of the wrong sign.
     error_low: float = math.nan
     error_high: float = math.nan
-    inferior: float = math.nan
-    """The mean number of patients with another arm than the best, until the trial ends with what it shows first."""
-    bias: float = math.nan
-    """The mean error of the best arm's estimate when the trial ends so."""
-    median_bias: float = math.nan
-    """The median error of its median-unbiased estimate, in the first trials."""
-    width_high: float = math.inf
-    """Where a 95 % interval of the mean width ends."""
-    time: float | None = None
-    """The mean time until the trial ends so, its last reward included; None without `accrual`."""
+    inferior: float = math.nan  #: The mean number of patients with another arm than the best, until the trial ends.
+    bias: float = math.nan  #: The mean error of the best arm's estimate when the trial ends so.
+    median_bias: float = math.nan  #: The median error of its median-unbiased estimate, in the first trials.
+    width_high: float = math.inf  #: Where a 95 % interval of the mean width ends.
+    time: float | None = None  #: The mean time until the trial ends, its last reward included; None without `accrual`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +141,10 @@ class TrialPlan:
 
     def advice(self) -> list[str]:
         """Return what to do, and what it rests on, in sentences; a line of code comes second if there is one."""
-        wanted = [f"power {self.power:.0%}"] if self.power is not None else []
-        wanted += [f"width {self.width:g}"] if self.width is not None else []
-        point, text = self.enough, " and ".join(wanted)
+        wishes = {"power {:.0%}": self.power, "width {:g}": self.width}.items()
+        text = " and ".join(wish.format(value) for wish, value in wishes if value is not None)
+        point, t = self.enough, self.trouble
         rewards = "yes or no" if self.noise is None else f"normal with deviation {self.noise:g}"
-        t = self.trouble
         unit = "patients" if t.accrual is None else f"units of time ({t.accrual:g} patients come in one)"
         rests = (
             f"{self.runs} simulated trials per row, seeds {self.seed} to {self.seed + self.runs - 1}; mean rewards "
@@ -259,10 +245,10 @@ def plan_trial(
     progress = read_progress(progress, "a stage, the trials done and their total")
     values = _read_means(means, noise)
     policies: tuple[Any, ...] = (policy,) if isinstance(policy, str) else tuple(policy)
-    wanted: Any = {"power": power, "width": width, "least": least, "burn_in": burn_in}
+    wanted: Any = {"power": power, "width": width, "least": least, "burn_in": burn_in, "policy": policies}
     rules: Any = {"spending": spending, "level": level, "comparisons": comparisons}
     trouble = Trouble(late, lost, drift, accrual, prognosis)
-    asked = TrialPlan(values, noise, **wanted, **rules, policy=policies, trouble=trouble, runs=runs, seed=seed)
+    asked = TrialPlan(values, noise, **wanted, **rules, trouble=trouble, runs=runs, seed=seed)
     _check(asked)
     if patients is None and max(values[1:]) <= values[0]:
         raise InvalidInput("where no arm is better than the control arm, patients must be given: patients=[600].")
@@ -294,27 +280,27 @@ def _check(asked: TrialPlan) -> None:
     """Refuse what makes no sense."""
     t, arms, power, width = asked.trouble, len(asked.means), asked.power, asked.width
     wishes = [0 < as_number(wish) < most for wish, most in ((power, 1), (width, math.inf)) if wish is not None]
-    if not wishes or not all(wishes):
-        raise InvalidInput(f"power between 0 and 1 or width above 0 must be wanted; got {power!r} and {width!r}.")
-    if not 0 < as_number(asked.least) <= 1 / arms or not 0 < as_number(asked.burn_in) < 1:
-        said = f"least must be above 0 and at most 1/{arms}, burn_in in (0, 1)"
-        raise InvalidInput(f"{said}; got {asked.least!r}, {asked.burn_in!r}.")
+    moves = [as_number(t.drift), as_number(t.prognosis)]
+    away = [mean + share * moves[0] + sign * moves[1] for mean in asked.means for share in (0, 1) for sign in (-1, 1)]
+    known, within = ", ".join(KNOWING), asked.noise is not None or all(0 <= mean <= 1 for mean in away)
+    for sensible, says, came in (
+        (wishes and all(wishes), "power between 0 and 1 or width above 0 must be wanted", (power, width)),
+        (0 < as_number(asked.least) <= 1 / arms, f"least must be above 0 and at most 1/{arms}", asked.least),
+        (0 < as_number(asked.burn_in) < 1, "burn_in must lie between 0 and 1", asked.burn_in),
+        (0 <= as_number(t.lost) < 1, "lost must be a share from 0 to below 1", t.lost),
+        (all(map(math.isfinite, moves)), "drift and prognosis must be numbers", moves),
+        (within, "means of rewards 0 and 1 must lie between 0 and 1 after drift and prognosis, too", t),
+        (not t.prognosis or {*asked.policy} <= {*KNOWING}, f"prognosis is simulated of {known}", asked.policy),
+    ):
+        if not sensible:
+            raise InvalidInput(f"{says}; got {came!r}.")
     check_whole("runs", asked.runs, 1)
     check_whole("seed", asked.seed, 0)
-    for each in asked.policy or [None]:
-        check_choice("policy", each, TrialPolicy)
     check_not_negative("late", t.late, "because rewards come after their patients")
     if t.accrual is not None:
         check_positive("accrual", t.accrual, "because it is the patients in a unit of time")
-    moves = [as_number(t.drift), as_number(t.prognosis)]
-    if not 0 <= as_number(t.lost) < 1 or not all(map(math.isfinite, moves)):
-        raise InvalidInput(f"lost must be a share from 0 to below 1, drift and prognosis numbers; got {t!r}.")
-    away = [mean + share * moves[0] + sign * moves[1] for mean in asked.means for share in (0, 1) for sign in (-1, 1)]
-    if asked.noise is None and not all(0 <= mean <= 1 for mean in away):
-        said = "means of rewards 0 and 1 must lie between 0 and 1 after drift and prognosis, too"
-        raise InvalidInput(f"{said}; got {t!r}.")
-    if t.prognosis and not {*asked.policy} <= {*KNOWING}:
-        raise InvalidInput(f"prognosis is simulated of {', '.join(KNOWING)}; got {asked.policy!r}.")
+    for each in asked.policy or [None]:
+        check_choice("policy", each, TrialPolicy)
     check_choice("comparisons", asked.comparisons, Comparisons)
     check_level(asked.level)
 
@@ -430,32 +416,26 @@ def _simulated(
     n, count, trouble = plan.rounds, len(asked.means), asked.trouble
     stages = _stages(plan, asked.burn_in, asked.least)
     updates = _updates(plan, stages)
-    signs = [2 * np.random.default_rng([seed, 6]).integers(0, 2, n) - 1.0 for seed in seeds]
+    signs = np.stack([2 * np.random.default_rng([seed, 6]).integers(0, 2, n) - 1.0 for seed in seeds])
     moved = np.asarray(asked.means) + trouble.drift * np.arange(n)[:, None] / max(n - 1, 1)
-    rewards = [
-        draw_rewards(moved + trouble.prognosis * x[:, None], asked.noise, n, seed)
-        for x, seed in zip(signs, seeds, strict=True)
-    ]
-    times, came = zip(*(arrivals(trouble, n, seed) for seed in seeds), strict=True)
+    levels = moved + trouble.prognosis * signs[..., None]
+    rewards = np.stack([draw_rewards(each, asked.noise, n, seed) for each, seed in zip(levels, seeds, strict=True)])
+    times, came = np.array([arrivals(trouble, n, seed) for seed in seeds]).swapaxes(0, 1)
+    rule: Any = policy
     if policy in get_args(Rule) and not trouble.prognosis:
-        rule: Any = policy
-        first = stages[0].rounds or 0
-        trials = many_trials.play(rule, np.stack(rewards), first, asked.least, updates, seeds, np.stack(came))
-        cuts, arms = many_trials.cuts_of(trials, plan), [*trials.arms]
-    else:
-        cuts, arms, kind = [], [], "LinTS" if policy == "equal" else policy
-        stages = [Stage("equal", burn_in=True)] if policy == "equal" else stages
-        for seed, x, drawn, known in zip(seeds, signs, rewards, came, strict=True):
-            columns = np.column_stack([np.ones(n), x] if trouble.prognosis else [np.ones(n)])
-            contexts = np.einsum("jk,nc->njkc", np.eye(count), columns).reshape(n, count, -1)
-            made = make_policy(kind, contexts.shape[2], updates, seed)
-            outcomes = simulate_trial(made, contexts, drawn, stages, updates, known)
-            cuts.append(cuts_at_looks(outcomes, plan, known))
-            arms.append(outcomes.arms)
-    return [
-        _said(asked, plan, *each, judged=judged and place < JUDGED)
-        for place, each in enumerate(zip(cuts, arms, times, strict=True))
-    ]
+        trials = many_trials.play(rule, rewards, stages[0].rounds or 0, asked.least, updates, seeds, came)
+        played = zip(many_trials.cuts_of(trials, plan), trials.arms, times, strict=True)
+        return [_said(asked, plan, *each, judged=judged and i < JUDGED) for i, each in enumerate(played)]
+    rule, stages = ("LinTS", [Stage("equal", burn_in=True)]) if policy == "equal" else (rule, stages)
+    said = []
+    for i, seed in enumerate(seeds):
+        columns = np.column_stack([np.ones(n), signs[i]] if trouble.prognosis else [np.ones(n)])
+        contexts = np.einsum("jk,nc->njkc", np.eye(count), columns).reshape(n, count, -1)
+        made = make_policy(rule, contexts.shape[2], updates, seed)
+        outcomes = simulate_trial(made, contexts, rewards[i], stages, updates, came[i])
+        cuts = cuts_at_looks(outcomes, plan, came[i])
+        said.append(_said(asked, plan, cuts, outcomes.arms, times[i], judged=judged and i < JUDGED))
+    return said
 
 
 def _said(
@@ -471,22 +451,17 @@ def _said(
     ]
     better = [place for place, truth in enumerate(truths) if truth > 0]
     first = min((at for at in shown if at is not None), default=len(plan.at) - 1)
-    stopped = plan.at[first]
-    seen, bias, median = comparisons[best][: first + 1], math.nan, math.nan
-    if seen[-1].summary.effective > 0:
-        bias = seen[-1].summary.estimate - truths[best]
-        end = final_of(looks_of(seen, plan, alpha), seen[-1].summary, alpha) if judged else None
-        median = math.nan if end is None else end.median - truths[best]
+    stopped, seen = plan.at[first], comparisons[best][: first + 1]
+    last, known = seen[-1].summary, seen[-1].summary.effective > 0
+    end = final_of(looks_of(seen, plan, alpha), last, alpha) if judged and known else None
     low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
     always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])
-    return {
-        "power": verdicts[best] > 0 if better else math.nan,
-        "every": all(verdicts[place] > 0 for place in better) if better else math.nan,
+    powers = (verdicts[best] > 0, all(verdicts[place] > 0 for place in better), always)
+    return dict(zip(("power", "every", "anytime"), powers if better else [math.nan] * 3, strict=True)) | {
         "error": min(verdicts) < 0,
         "coverage": all(holds(each, plan, alpha, truth) for each, truth in zip(comparisons, truths, strict=True)),
-        "bias": bias,
-        "median_bias": median,
-        "anytime": always if better else math.nan,
+        "bias": last.estimate - truths[best] if known else math.nan,
+        "median_bias": math.nan if end is None else end.median - truths[best],
         "best": float((arms == int(np.argmax(means))).mean()),
         "inferior": float((np.asarray(means)[arms[:stopped]] < max(means)).sum()),
         "width": high - low,
@@ -517,14 +492,15 @@ def _point(rows: list[dict[str, float]], plan: AnalysisPlan, policy: str, accrua
         means: dict[str, Any] = {name: float(np.nanmean(column)) for name, column in columns.items()}
         means["median_bias"] = float(np.nanmedian(columns["median_bias"]))
         half = deviations(0.95) * float(columns["width"].std()) / math.sqrt(len(rows))
-    for name, ends in (("power", ("low", "high")), ("error", ("error_low", "error_high"))):
-        share = means[name]
-        means |= dict(zip(ends, _wilson(share, len(rows)) if math.isfinite(share) else (math.nan,) * 2, strict=True))
     means["width_high"] = means["width"] + half if math.isfinite(means["width"]) else math.inf
+    means["low"], means["high"] = _wilson(means["power"], len(rows))
+    means["error_low"], means["error_high"] = _wilson(means["error"], len(rows))
     return TrialPoint(plan.rounds, len(plan.at), policy=policy, **means | ({"time": None} if accrual is None else {}))
 
 
 def _wilson(share: float, runs: int) -> tuple[float, float]:
-    """Return Wilson's interval of a proportion."""
+    """Return Wilson's interval of a proportion, if it is known."""
+    if math.isnan(share):
+        return math.nan, math.nan
     whole = (0.0, 1.0)
     return score(share, math.sqrt(share * (1 - share) / runs), deviations(0.95), Span(*whole, runs), 1.0, whole)

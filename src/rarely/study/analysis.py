@@ -69,27 +69,26 @@ class Effect:
     arm: str
     against: str  #: The other arm of a contrast; "" for a mean.
     registered: bool  #: Whether the study was created to estimate it: a mean, or a contrast with the control arm.
-    looks: tuple[Look, ...]
-    """The planned looks that have come, whose intervals hold together with the level of the comparison."""
+    looks: tuple[Look, ...]  #: The planned looks that have come; their intervals hold together with its level.
     estimate: float  #: From all rounds so far.
     rounds: int  #: Decisions with a reward, for which the arms were available.
     low: float
     high: float  #: The anytime interval: asymptotic, and valid however often it is looked at.
     exact_low: float
-    exact_high: float
-    """An anytime interval that is valid for any number of rounds; infinite without a range of rewards or a limit."""
+    exact_high: float  #: The same for any number of rounds; infinite without a range of rewards or a limit.
     missing: int  #: Decisions without a reward so far.
     bound_low: float
-    bound_high: float
-    """The last look's interval, whatever the missing rewards are; infinite without a range of rewards or a look."""
+    bound_high: (
+        float  #: The last look's interval, whatever the missing rewards are; infinite without a range or a look.
+    )
     effective: float  #: How many rounds the variance rests on.
     level: float = 0.95  #: Of the intervals of its looks.
-    shown: int | None = None
-    """The look, counted from 0, that showed a difference by the comparisons of the plan; None if none did."""
+    shown: int | None = (
+        None  #: The look, from 0, that showed a difference by the comparisons of the plan; None if none.
+    )
     outlook: Outlook | None = None  #: What is to be expected after the last look; None after all of them.
     final: Final | None = None  #: What is said at the end, by the order of stages; None before.
-    adjusted: float | None = None
-    """The final p-value for all registered comparisons together, as the plan compares them; None before."""
+    adjusted: float | None = None  #: Its p-value for all registered comparisons together; None before.
     tipping: float | None = None
     """How far missing rewards must lie from what is expected, 1 at the worst, to undo what was shown; None if never."""
     closed: bool = False  #: Whether the arm, or the arm compared with, gets no further patients.
@@ -167,12 +166,12 @@ class Analysis:
     notes: tuple[str, ...]  #: What the intervals rest on.
     flow: tuple[tuple[str, int, int, int, int | None, float], ...] = ()
     """Of each arm: its name, patients, outcomes, patients without one, when it was closed, and the plain mean."""
-    patients: tuple[tuple[str, tuple[float, ...]], ...] = ()
-    """The mean of each covariate in each stage, in the order of the stages that began."""
+    patients: tuple[
+        tuple[str, tuple[float, ...]], ...
+    ] = ()  #: The mean of each covariate in each stage, in their order.
     allocation: tuple[tuple[int, tuple[float, ...]], ...] = ()
     """The mean probability of each arm over time: the last round of each tenth, and the probabilities."""
-    acts: tuple[tuple[str, str, str, str], ...] = ()
-    """Looks that were taken and what was closed: the day, who, what, and why."""
+    acts: tuple[tuple[str, str, str, str], ...] = ()  #: Looks taken and what was closed: the day, who, what, and why.
     time: int = 0  #: Of the last event that was analysed, in microseconds since 1970 (UTC).
     ended: bool = False  #: Whether the last look has come, or no further patients are taken.
 
@@ -219,15 +218,22 @@ def analyse(
     session: Session, *, plan: AnalysisPlan | None = None, control: str | None = None, as_of: Any = None
 ) -> Analysis:
     """Analyse the trial on record; see `Study.analysis`."""
-    return _Trial(session, seq_of(session, as_of), plan, control).analysis()[0]
+    return _Trial(session, seq_of(session, as_of), plan, control).analysis()
 
 
 class _Trial:
     """A trial as of an event, and the parts of its analysis."""
 
     def __init__(
-        self, session: Session, last: int, plan: AnalysisPlan | None = None, control: str | None = None
+        self,
+        session: Session,
+        last: int,
+        plan: AnalysisPlan | None = None,
+        control: str | None = None,
+        *,
+        look: bool | None = None,
     ) -> None:
+        """Read the trial; with another look now, which is the last one or not, if `look` says so."""
         settings, names = session.settings, session.settings.arms
         chosen = settings.control if control is None else control
         if names is None or len(names) < 2 or (chosen is not None and chosen not in names):
@@ -239,50 +245,34 @@ class _Trial:
         self._session, self._last, self._settings = session, last, settings
         self._names, self._control = names, chosen
         self._outcomes, self._stages = outcomes_of(session, last)
-        self._check_chances()
+        _check_chances(self._outcomes, names)
         self._count, self._missing = len(self._outcomes.arms), np.isnan(self._outcomes.rewards)
         self._plan = plan or settings.plan or AnalysisPlan(max(self._count, 2), looks=1, comparisons="each")
         self._events = [event for event in session.specials() if event.seq <= last]
-        planned_so = self._plan == settings.plan and chosen == settings.control
         self._looks = [
             Recorded(event.seq, event.content["round"], event.content["fraction"], Body(event.content["effects"]))
-            for event in (self._of("look") if planned_so else ())
+            for event in self._of("look")
+            if self._plan == settings.plan and chosen == settings.control
         ]
+        if look is not None:
+            # All error is left to the look after all planned patients: a stop before must not choose where it is spent.
+            fraction = 1.0 if look else min(int((~self._missing).sum()) / self._plan.rounds, 1.0)
+            self._looks.append(Recorded(0, self._count, fraction, {}))
         self._closed = {event.content["arm"]: event for event in self._of("close")}  # None: enrolment
-        self._q = statistics.predict_rewards(self._outcomes)
+        final = self._looks[-1].fraction >= 1 if self._looks else self._count >= self._plan.rounds
+        self._ended = final or None in self._closed
+        self._q, self._arms = statistics.predict_rewards(self._outcomes), self._targets(chosen)
+        self._scores = {arms: scores_of(self._outcomes, self._q, *arms) for arms in self._arms}
+        self.cuts = {self._name(arms): self._cuts(arms) for arms in self._arms}
 
     def _of(self, kind: EventKind) -> list[Event]:
         return [event for event in self._events if event.kind == kind]
 
-    def _check_chances(self) -> None:
-        """Refuse rounds in which an available arm could not be drawn: they say nothing about it."""
-        never = self._outcomes.present & (self._outcomes.chances <= 0)
-        if not never.any():
-            return
-        round, arm = (int(place) for place in np.argwhere(never)[0])
-        raise InvalidStudy(
-            f"an analysis needs a probability above 0 of every available arm; arm {self._names[arm]!r} had 0 in "
-            f"{int(never[:, arm].sum())} of {len(never)} decisions, the first in round {round + 1}, so its rewards "
-            "there have no inverse probability. Create the study with stages=[Stage('main', least=0.05)], or its "
-            "policy with exploration=Mixture(0.1)."
-        )
-
-    def take_look(self, whole: bool) -> float:
-        """Add a look with what is known now, and return the share of the planned information that it uses."""
-        # All error is left to the look after all planned patients: a stop before must not choose where it is spent.
-        fraction = 1.0 if whole else min(int((~self._missing).sum()) / self._plan.rounds, 1.0)
-        self._looks.append(Recorded(0, self._count, fraction, {}))
-        return fraction
-
-    @property
-    def _ended(self) -> bool:
-        final = self._looks[-1].fraction >= 1 if self._looks else self._count >= self._plan.rounds
-        return final or None in self._closed
-
-    def analysis(self) -> tuple[Analysis, dict[str, list[Cut]]]:
-        """Return the analysis, and the cuts of each effect."""
-        effects, cuts, parts = self._effects()
-        outcomes, stages, control = self._outcomes, self._stages, self._settings.control
+    def analysis(self) -> Analysis:
+        """Return the analysis."""
+        effects, outcomes, stages = self._effects(), self._outcomes, self._stages
+        each_stage = [stages == stage for stage in dict.fromkeys(stages.tolist())]
+        tenths = np.array_split(np.arange(self._count), min(TENTHS, self._count) or 1)
         made = Analysis(
             study=self._session.name,
             plan=self._plan,
@@ -290,51 +280,36 @@ class _Trial:
             rewards=int((~self._missing).sum()),
             means=tuple(effect for effect in effects if not effect.against),
             contrasts=tuple(effect for effect in effects if effect.against),
-            stages=tuple(parts),
-            balance=tuple(sorted(self._balance(control), key=lambda row: -abs(row.weighted))),
+            stages=tuple(self._parts()),
+            balance=tuple(sorted(self._balance(), key=lambda row: -abs(row.weighted))),
             protocol=self._protocol(),
             deviations=(),
             notes=(),
             flow=tuple(self._flow()),
             patients=tuple(
-                (column, tuple(float(x[stages == stage].mean()) for stage in dict.fromkeys(stages.tolist())))
-                for column, x in self._columns().items()
+                (name, tuple(float(x[there].mean()) for there in each_stage)) for name, x in self._columns().items()
             ),
             acts=tuple(self._acts()),
             allocation=tuple(
-                (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist()))
-                for part in np.array_split(np.arange(self._count), min(TENTHS, self._count) or 1)
-                if len(part)
+                (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist())) for part in tenths if len(part)
             ),
             time=self._events[-1].time,
             ended=self._ended,
         )
-        made = replace(made, notes=tuple(self._notes(made)))
-        return replace(made, deviations=(*self._deviations(), *self._at_the_end(made), *self._left_out())), cuts
+        deviations = (*self._deviations(), *self._at_the_end(made), *self._left_out())
+        return replace(made, notes=tuple(self._notes(made)), deviations=deviations)
 
-    def _effects(self) -> tuple[list[Effect], dict[str, list[Cut]], list[StageEffect]]:
-        """Return all effects, the cuts of each, and those of stages and subgroups."""
-        effects: list[Effect] = []
-        parts: list[StageEffect] = []
-        pairs = self._targets(self._control)
-        scores = {arms: scores_of(self._outcomes, self._q, *arms) for arms in pairs}
-        cuts = {arms: self._cuts(arms, scores[arms]) for arms in pairs}
-        compared = [arms for arms in pairs if len(arms) > 1 and self._registered(arms)]
-        shown = dict(zip(compared, planned.shown_at([cuts[arms] for arms in compared], self._plan), strict=True))
-        for arms in pairs:
-            alpha = planned.share_of(self._plan, len(compared)) if arms in shown else 1 - self._plan.level
-            effect = self._effect(arms, scores[arms], cuts[arms], alpha)
-            if arms in shown:
-                last = cuts[arms][-1].summary if cuts[arms] else statistics.NOTHING
-                effect = replace(effect, **self._said(arms, effect, shown[arms], last, alpha))
-            effects.append(effect)
-            if len(arms) == 1 or self._names[arms[1]] == self._control:
-                parts += self._by_part(arms, scores[arms], effect)
-        p_values = {place: effect.final.p for place, effect in enumerate(effects) if effect.final is not None}
+    def _effects(self) -> list[Effect]:
+        """Return all effects."""
+        compared = [arms for arms in self._arms if len(arms) > 1 and self._registered(arms)]
+        shown = planned.shown_at([self.cuts[self._name(arms)] for arms in compared], self._plan)
+        found = {arms: self._effect(arms, 1 - self._plan.level) for arms in self._arms if arms not in compared}
+        share = planned.share_of(self._plan, len(compared))
+        found |= {arms: self._compared(arms, share, at) for arms, at in zip(compared, shown, strict=True)}
+        p_values = {arms: effect.final.p for arms, effect in found.items() if effect.final is not None}
         adjusted = planned.adjusted([*p_values.values()], len(compared), self._plan)
-        for place, p in zip(p_values, adjusted, strict=True):
-            effects[place] = replace(effects[place], adjusted=p)
-        return effects, {self._name(arms): each for arms, each in cuts.items()}, parts
+        found |= {arms: replace(found[arms], adjusted=p) for arms, p in zip(p_values, adjusted, strict=True)}
+        return [found[arms] for arms in self._arms]
 
     def _targets(self, control: str | None) -> list[Arms]:
         """Return the arms, then the pairs: first those with the control arm."""
@@ -351,34 +326,34 @@ class _Trial:
     def _registered(self, arms: Arms) -> bool:
         return len(arms) == 1 or self._names[arms[1]] == self._settings.control
 
-    def _cuts(self, arms: Arms, scores: Scores) -> list[Cut]:
+    def _cuts(self, arms: Arms) -> list[Cut]:
         """Return what was known of an effect at each look: as it was recorded, or as it is now."""
+        scores = self._scores[arms]
         if not self._looks:
             return planned.cuts_of(scores, self._plan, len(self._outcomes.arms))
         name = self._name(arms)
         found = [(each, each.rows[name]["summary"] if each.event else scores.until(each.round)) for each in self._looks]
         return [Cut(each.round, each.fraction, read_summary(summary)) for each, summary in found]
 
-    def _effect(self, arms: Arms, scores: Scores, cuts: Sequence[Cut], alpha: float) -> Effect:
+    def _effect(self, arms: Arms, alpha: float) -> Effect:
         outcomes, names, limit = self._outcomes, self._names, self._limit(arms)
-        count, error = len(outcomes.arms), 1 - self._plan.level
-        summary = scores.until(count)
-        within = self._within(arms)
-        span = math.inf if outcomes.within is None else outcomes.within[1] - outcomes.within[0]
-        if len(arms) > 1 and self._registered(arms):
-            looks = planned.taken(cuts, self._plan, alpha, within, closed=None in self._closed)
-        else:
-            looks = planned.looks_of(cuts, self._plan, alpha, within)
+        scores, cuts, within = self._scores[arms], self.cuts[self._name(arms)], self._within(arms)
+        span, error, summary = within[1] - within[0], 1 - self._plan.level, scores.until(self._count)
+        span = span / len(arms)  # of rewards
+        registered, closed = self._registered(arms), None in self._closed
+        looks = planned.looks_of(cuts, self._plan, alpha, within)
+        if len(arms) > 1 and registered:
+            looks = planned.taken(cuts, self._plan, alpha, within, closed=closed)
         looks = self._as_taken(self._name(arms), looks, scores, within)
         exact, shift = EVERYTHING, 0.0 if len(arms) > 1 else within[0]
         if limit > 0 and math.isfinite(span):
             low, high = statistics.exact_interval(scores.values - shift, span, limit, error)
             exact = cut((low + shift, high + shift), within)
-        lacking = outcomes.present[:, arms].all(axis=1) & np.isnan(outcomes.rewards)
+        lacking = outcomes.present[:, arms].all(axis=1) & self._missing
         now = (float(np.clip(summary.estimate, *within)), summary.rounds)
         always = cut(statistics.anytime(summary, self._plan.rounds, error), within)
         bound = cut(self._bound(arms, looks[-1]) if looks else EVERYTHING, within)
-        title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", self._registered(arms))
+        title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", registered)
         figures = (*title, tuple(looks), *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
         return Effect(*figures, level=1 - alpha, closed=any(arm in self._closed for arm in arms))
 
@@ -402,15 +377,15 @@ class _Trial:
                 shown[place] = looks[place]._replace(**said, event=each.event, later=later)
         return shown
 
-    def _said(self, arms: Arms, effect: Effect, shown: int | None, last: Summary, alpha: float) -> dict[str, Any]:
-        """Return what is said of a registered comparison besides: what it showed, may show, and shows at the end."""
-        over = self._ended or effect.closed
-        said: dict[str, Any] = {"shown": shown}
-        said["outlook"] = None if over else planned.outlook_of(effect.looks, self._plan, alpha)
-        said["final"] = planned.final_of(effect.looks, last, alpha, self._within(arms)) if over else None
+    def _compared(self, arms: Arms, alpha: float, shown: int | None) -> Effect:
+        """Return a registered comparison: also what it showed, may show, and shows at the end."""
+        effect = replace(self._effect(arms, alpha), shown=shown)
         if shown is not None and effect.missing and effect.looks[-1].excludes_zero:
-            said["tipping"] = self._tipping(arms, effect.looks[-1])
-        return said
+            effect = replace(effect, tipping=self._tipping(arms, effect.looks[-1]))
+        if not (self._ended or effect.closed):
+            return replace(effect, outlook=planned.outlook_of(effect.looks, self._plan, alpha))
+        known = [each.summary for each in self.cuts[effect.name]] or [statistics.NOTHING]
+        return replace(effect, final=planned.final_of(effect.looks, known[-1], alpha, self._within(arms)))
 
     def _filled(self, arms: Arms, look: Look, share: float, ends: Range) -> Range:
         """Return a look's interval if missing rewards lay a share of the way from what is expected to given ends."""
@@ -447,21 +422,25 @@ class _Trial:
             low, high = (low, middle) if undone(middle) else (middle, high)
         return high
 
-    def _by_part(self, arms: Arms, scores: Scores, effect: Effect) -> Iterator[StageEffect]:
-        """Yield the effect within each stage and each registered subgroup."""
-        there, z = self._outcomes.present[:, arms].all(axis=1), deviations(self._plan.level)
-        parts = {name: self._stages == name for name in dict.fromkeys(self._stages.tolist())}
-        for name, (column, least, below) in (self._plan.subgroups or {}).items():
-            x = self._outcomes.covariates[:, arms[0], column]
-            inside = np.ones(len(x), np.bool_) if least is None else x >= least
-            parts[f"{name} (subgroup)"] = inside if below is None else inside & (x < below)
-        for part, inside in parts.items():
-            kept = inside[scores.rounds]
-            rows = {name: getattr(scores, name)[kept] for name in scores._fields[:-1]}
-            found = scores._replace(**rows).until(len(inside))
-            lacking, within = int((inside & there & self._missing).sum()), self._within(arms)
-            estimate, ends = float(np.clip(found.estimate, *within)), cut(found.interval(z), within)
-            yield StageEffect(part, effect.name, found.rounds, lacking, estimate, *ends)
+    def _parts(self) -> Iterator[StageEffect]:
+        """Yield means, and differences from the control arm, within each stage and each registered subgroup."""
+        z, stages = deviations(self._plan.level), dict.fromkeys(self._stages.tolist())
+        for arms in self._arms:
+            if len(arms) > 1 and self._names[arms[1]] != self._control:
+                continue
+            there, within, scores = self._outcomes.present[:, arms].all(axis=1), self._within(arms), self._scores[arms]
+            parts = {name: self._stages == name for name in stages}
+            for name, (column, least, below) in (self._plan.subgroups or {}).items():
+                x = self._outcomes.covariates[:, arms[0], column]
+                inside = np.ones(len(x), np.bool_) if least is None else x >= least
+                parts[f"{name} (subgroup)"] = inside if below is None else inside & (x < below)
+            for part, inside in parts.items():
+                kept = inside[scores.rounds]
+                rows = {name: getattr(scores, name)[kept] for name in scores._fields[:-1]}
+                found = scores._replace(**rows).until(len(inside))
+                lacking, ends = int((inside & there & self._missing).sum()), cut(found.interval(z), within)
+                figures = (found.rounds, lacking, float(np.clip(found.estimate, *within)), *ends)
+                yield StageEffect(part, self._name(arms), *figures)
 
     def _limit(self, arms: Arms) -> float:
         """Return the minimal probability of all of these arms that stages and exploration guarantee; 0 if none."""
@@ -484,20 +463,21 @@ class _Trial:
             plain = float(known.mean()) if len(known) else math.nan
             yield name, len(rewards), len(known), len(rewards) - len(known), closed.get(arm), plain
 
-    def _balance(self, control: str | None) -> Iterator[Imbalance]:
+    def _balance(self) -> Iterator[Imbalance]:
         outcomes, columns = self._outcomes, self._columns()
         inverse = 1 / outcomes.chances[np.arange(self._count), outcomes.arms]
-        for arms in self._targets(control)[len(self._names) :]:
+        for arms in self._targets(self._settings.control)[len(self._names) :]:
             both = outcomes.present[:, arms].all(axis=1)
             pair = [np.flatnonzero(both & (outcomes.arms == each)) for each in arms]
             if min(map(len, pair)) < 2:
                 continue
             chance = deviations(0.95) * math.sqrt(sum(1 / effective(inverse[each]) for each in pair))
             for name, x in columns.items():
-                spread = float(x.std())
-                raw = float(x[pair[0]].mean() - x[pair[1]].mean()) / spread
-                means = [float(np.average(x[each], weights=inverse[each])) for each in pair]
-                yield Imbalance(name, self._name(arms), raw, (means[0] - means[1]) / spread, chance)
+                first, other = (
+                    [np.average(x[each], weights=w[each]) for w in (np.ones(len(x)), inverse)] for each in pair
+                )
+                raw, weighted = ((np.array(first) - other) / x.std()).tolist()
+                yield Imbalance(name, self._name(arms), raw, weighted, chance)
 
     def _columns(self) -> dict[str, Array]:
         """Return the covariates that vary and differ from one another, by name: one that arms share counts once."""
@@ -518,18 +498,11 @@ class _Trial:
     def _protocol(self) -> dict[str, str]:
         """Return what the first event of the record fixed as text, the settings of the study one by one."""
         first = self._events[0]
-        content = first.content
-        fixed = content["study"] | {
-            "policy": content["policy"],
-            "budget": self._session.row.budget,
-            "first_event": first.hash,
-        }
-        fixed |= {name: content["settings"].get(name) for name in ("schedule", "seed")}
-        return {
-            name: each if isinstance(each, str) else json.dumps(each)
-            for name, each in fixed.items()
-            if each is not None
-        }
+        content, settings = first.content, first.content["settings"]
+        fixed = content["study"] | {"policy": content["policy"], "budget": self._session.row.budget}
+        fixed |= {"first_event": first.hash, "schedule": settings.get("schedule"), "seed": settings.get("seed")}
+        texts = {name: each if isinstance(each, str) else json.dumps(each) for name, each in fixed.items()}
+        return {name: text for name, text in texts.items() if fixed[name] is not None}
 
     def _acts(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield what people did: looks that were taken, and what was closed."""
@@ -566,8 +539,8 @@ class _Trial:
             if missed:
                 at = ", ".join(missed)
                 yield f"The look planned after decision {at} was not taken; its error went to the next one."
-            registered = {self._name(arms) for arms in self._targets(control) if len(arms) > 1}
-            fell = [name for name, row in event.content["effects"].items() if row["fell"] and name in registered]
+            compared = [self._name(arms) for arms in self._arms if len(arms) > 1]
+            fell = [name for name, row in event.content["effects"].items() if row["fell"] and name in compared]
             if fell:
                 yield f"The information about {', '.join(fell)} fell before event {event.seq}: taken as equal."
         schedule = self._events[0].content["settings"].get("schedule") or {}
@@ -676,6 +649,18 @@ def seq_of(session: Session, as_of: Any) -> int:
     return found
 
 
+def _check_chances(outcomes: Outcomes, names: Sequence[str]) -> None:
+    """Refuse rounds in which an available arm could not be drawn: they say nothing about it."""
+    never = outcomes.present & (outcomes.chances <= 0)
+    for round, arm in np.argwhere(never)[:1].tolist():
+        raise InvalidStudy(
+            f"an analysis needs a probability above 0 of every available arm; arm {names[arm]!r} had 0 in "
+            f"{int(never[:, arm].sum())} of {len(never)} decisions, the first in round {round + 1}, so its rewards "
+            "there have no inverse probability. Create the study with stages=[Stage('main', least=0.05)], or its "
+            "policy with exploration=Mixture(0.1)."
+        )
+
+
 def read_summary(summary: Any) -> Summary:
     """Return a summary from the record, where None is what JSON has no number for; or as it is."""
     if isinstance(summary, Summary):
@@ -739,16 +724,15 @@ def take_look(session: Session, signed: dict[str, str]) -> Analysis:
     taken = [event for event in session.specials() if event.kind == "look"]
     number = _next_number(plan, taken[-1].content if taken else None, position.rounds, enrolling=position.enrolling)
     whole = number >= len(plan.at) and position.rounds >= plan.rounds
-    trial = _Trial(session, last)
-    fraction = trial.take_look(whole)
-    made, cuts = trial.analysis()
-    rows = {}
+    trial = _Trial(session, last, look=whole)
+    made, rows = trial.analysis(), {}
     for effect in (*made.means, *made.contrasts):
-        look, known = effect.looks[-1], [cut.summary.information for cut in cuts[effect.name]]
+        look, cuts = effect.looks[-1], trial.cuts[effect.name]
         row = {name: getattr(look, name) for name in ("estimate", "low", "high", "boundary")}
-        row |= {"summary": list(cuts[effect.name][-1].summary), "fell": len(known) > 1 and known[-1] < known[-2]}
+        fell = len(cuts) > 1 and cuts[-1].summary.information < cuts[-2].summary.information
+        row |= {"summary": list(cuts[-1].summary), "fell": fell}
         rows[effect.name] = row | ({} if effect.outlook is None else {"outlook": effect.outlook})
-    body: dict[str, Any] = {"number": number, "round": made.decisions, "fraction": fraction, "cut": last}
+    body: dict[str, Any] = {"number": number, "round": made.decisions, "fraction": look.fraction, "cut": last}
     body |= {"final": whole or not position.enrolling, "rewards": made.rewards, "plan": plan.hash, "effects": rows}
     body |= {"advice": reports.advice_of(made)}
     with session.writing() as tables:
