@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import rarely
 from rarely import BatchNeuralUCB, LinTS, LinUCB, Mixture, OnDemand, Uniform, Worth
+from rarely._core import native
 from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.policies import policy as policy_module
 from rarely.errors import InvalidReward, InvalidSlate, WrongDecision
@@ -62,7 +63,38 @@ def test_slots_are_rounds_with_what_is_left(name, seed, slots, worth):
 def test_the_fast_path_is_taken(monkeypatch):
     policy = trained("ucb", 0)
     monkeypatch.setattr(policy_module, "plain_slate", None)
+    if native.in_use():
+        monkeypatch.setattr(policy_module, "slate_at_once", None)
     policy.select(np.random.default_rng(0).normal(size=(K, D)), slots=4)
+
+
+@pytest.mark.parametrize("name", ["ucb", "frozen", "epsilon", "thompson", "uniform"])
+@settings(deadline=None, max_examples=20)
+@given(
+    seed=st.integers(0, 10**6),
+    arms=st.sampled_from([3, 16, 17, 40]),
+    scale=st.sampled_from([1.0, 1e3]),
+    masked=st.booleans(),
+    worth=st.booleans(),
+)
+def test_slates_of_the_compiled_step_are_those_of_the_plain_way(name, seed, arms, scale, masked, worth):
+    """Also where contexts are so large that variances lose their digits from slot to slot."""
+    draw, one, other = np.random.default_rng(seed), trained(name, seed), trained(name, seed)
+    other._step = None
+    contexts, mask = scale * draw.normal(size=(4, arms, D)), draw.random((4, arms)) < 0.8
+    mask[:, :3] = True
+    asked = {"worth": Worth(draw.normal(size=(4, arms)), draw.random((4, arms)))} if worth else {}
+    ours, plain = (p.select(contexts, mask if masked else None, slots=3, **asked) for p in (one, other))
+    assert ours.arm.tolist() == plain.arm.tolist()
+    for field in ("means", "bonuses", "probabilities"):
+        np.testing.assert_allclose(getattr(ours, field), getattr(plain, field), rtol=1e-9, atol=1e-9)
+    assert ours.slate.tolist() == plain.slate.tolist()
+    stats, theirs = one._state.arm_stats, other._state.arm_stats
+    assert (stats.rounds, stats.arms, stats.disjoint) == (theirs.rounds, theirs.arms, theirs.disjoint)
+    for sums in ("unexplored", "chosen", "least_known"):
+        assert getattr(stats, sums) == pytest.approx(getattr(theirs, sums), rel=1e-9)
+    assert one.log_det == pytest.approx(other.log_det, rel=1e-10)
+    assert one._state.random == other._state.random
 
 
 def test_many_blocks_of_candidates_too(monkeypatch):

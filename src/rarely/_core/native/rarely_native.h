@@ -91,6 +91,7 @@ struct rarely_dual_task {
  * is marked "in place" is changed also where the call fails. */
 struct rarely_step_task {
     ptrdiff_t rounds, arms, dim;
+    ptrdiff_t slots;      /* whether rounds are the slots of one slate: `rows`, `gains` and `costs` have those of the first */
     ptrdiff_t parameters; /* p: dim, or dim + 1 where a constant is appended; 0 without a model */
     ptrdiff_t rule;       /* one of `enum rule` */
     ptrdiff_t advances;   /* whether Z takes in the chosen rounds */
@@ -109,7 +110,7 @@ struct rarely_step_task {
     const double *rows;            /* (the arms there are, dim) */
     struct rarely_dual_task *dual; /* NULL, or for one round of a policy of kernels, whose `parameters` are 1 */
     const double *gains, *costs;   /* (the arms there are,): a round's score is gain·mean + |gain|·bonus − cost; or NULL */
-    const unsigned char *present;  /* (rounds, arms); NULL where all are */
+    unsigned char *present;        /* (rounds, arms); NULL where all are; of a slate the first row, the others are out */
     const double *uniforms;        /* (rounds,); NULL where the most probable arm is chosen */
     const double *shares;          /* (rounds,): what a mixture gives each arm; NULL without one */
     const double *normal;          /* tables of the normal distribution, see gaussian_kernels.h */

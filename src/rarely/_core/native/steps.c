@@ -10,6 +10,9 @@
  * So nothing is subtracted from Z, no triangle is solved, and a round costs p² per 2K + 4 products or so.
  *
  * Arms are lanes, 8 or 16 at a time; unused lanes hold 0.
+ *
+ * The slots of a slate are rounds among the same arms less those above. Where bonuses come from the running Z, a slot
+ * costs p products an arm, w being Z⁻¹x' of the arm above under the Z that has it:   v ← v − (1 + v')(w·x)²
  */
 #include <math.h>
 
@@ -24,10 +27,17 @@
 #define GRID 0x1p53
 #define TINY_VARIANCE 1e-30
 #define DIGITS_LOST 1e-10 /* as in covariance/cholesky.py */
+#define CANCELLED 1e-4    /* as in covariance/protocol.py */
 
 enum rule { UPPER, UPPER_SHARED, THOMPSON, THOMPSON_SHARED, UNIFORM, GIVEN };
 enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES, ROUNDED_OFF, LARGE_WORTH,
                WRONG_WORTH };
+
+/* The arms of a slate, whose slots are rounds: tiles of x, and what was found of each arm when there was none above. */
+struct slate {
+    ptrdiff_t arms, *left; /* those that are left, in order */
+    double *x, *mean, *per_prior, *v, *measured; /* v is what is left of `measured`; 1/prior is 0 for arms taken */
+};
 
 static int all_finite(const double *numbers, ptrdiff_t count) {
     int finite = 1;
@@ -35,14 +45,24 @@ static int all_finite(const double *numbers, ptrdiff_t count) {
     return finite;
 }
 
+/* The highest of sign·numbers, which are finite; by eights, as a compiler may not do by itself. */
+static double highest_of(const double *numbers, ptrdiff_t count, double sign) {
+    double parts[8];
+    for (int l = 0; l < 8; l++) parts[l] = sign * numbers[0];
+    for (ptrdiff_t k = 0; k + 8 <= count; k += 8)
+        UNROLL for (int l = 0; l < 8; l++) {
+            const double number = sign * numbers[k + l];
+            parts[l] = parts[l] > number ? parts[l] : number;
+        }
+    for (ptrdiff_t k = count & ~(ptrdiff_t)7; k < count; k++) parts[0] = fmax(parts[0], sign * numbers[k]);
+    for (int l = 1; l < 8; l++) parts[0] = fmax(parts[0], parts[l]);
+    return parts[0];
+}
+
 /* How far below the best score an arm still ties with it; bonuses give the size of what was rounded. */
 static double tolerance_of(const double *scores, const double *bonuses, ptrdiff_t count, double spread) {
-    double highest = scores[0], lowest = scores[0], bonus = bonuses[0];
-    for (ptrdiff_t k = 1; k < count; k++) {
-        if (scores[k] > highest) highest = scores[k];
-        if (scores[k] < lowest) lowest = scores[k];
-        if (bonuses[k] > bonus) bonus = bonuses[k];
-    }
+    const double highest = highest_of(scores, count, 1), lowest = -highest_of(scores, count, -1);
+    const double bonus = highest_of(bonuses, count, 1);
     double size = highest - lowest > bonus ? highest - lowest : bonus;
     if (spread > size) size = spread;
     return TIE * size + ROUNDED * (fabs(highest) > fabs(lowest) ? fabs(highest) : fabs(lowest));
@@ -50,16 +70,12 @@ static double tolerance_of(const double *scores, const double *bonuses, ptrdiff_
 
 /* The best arms of a round: the first of them alone, or all of them alike. */
 static void best_arms(double *chances, const double *scores, ptrdiff_t count, double tolerance, int alike) {
-    double highest = scores[0];
+    const double least = highest_of(scores, count, 1) - tolerance;
     ptrdiff_t ties = 0;
-    for (ptrdiff_t k = 1; k < count; k++)
-        if (scores[k] > highest) highest = scores[k];
-    for (ptrdiff_t k = 0; k < count; k++) {
-        const int best = scores[k] >= highest - tolerance && (alike || !ties);
-        chances[k] = best;
-        ties += best;
-    }
-    for (ptrdiff_t k = 0; k < count; k++) chances[k] /= ties;
+    memset(chances, 0, count * sizeof *chances);
+    for (ptrdiff_t k = 0; k < count && (alike || !ties); k++)
+        if (scores[k] >= least) chances[k] = 1, ties++;
+    for (ptrdiff_t k = 0; k < count && ties > 1; k++) chances[k] /= ties;
 }
 
 /* Probabilities under a mixture, as multiples of 2⁻⁵³ that sum to 1: see `summing_to_one`. */
@@ -94,9 +110,7 @@ static int chances_of(const struct rarely_step_task *task, ptrdiff_t round, ptrd
         if (task->rule == UPPER || task->rule == UPPER_SHARED)
             best_arms(chances, work, count, tolerance, task->rule == UPPER_SHARED);
         else {
-            double largest = 0;
-            for (ptrdiff_t k = 0; k < count; k++) largest = bonuses[k] > largest ? bonuses[k] : largest;
-            const double own = largest > 0 ? tolerance_of(means, bonuses, count, 0) : tolerance;
+            const double own = highest_of(bonuses, count, 1) > 0 ? tolerance_of(means, bonuses, count, 0) : tolerance;
             const int lowest = task->rule == THOMPSON;
             const int failed = rarely_highest(count, means, bonuses, own, lowest, task->normal, chances);
             if (failed) return failed == 1 ? NO_MEMORY : LARGE_BONUSES;
@@ -122,9 +136,19 @@ static ptrdiff_t drawn(const double *chances, ptrdiff_t count, const double *uni
     return arm;
 }
 
-/* Scores of the arms there are become those of all arms, in the same place: NaN, or 0, for an absent one. */
-static void spread_out(double *numbers, const unsigned char *present, ptrdiff_t arms, ptrdiff_t count, double absent) {
-    for (ptrdiff_t k = arms - 1; k >= 0; k--) numbers[k] = present[k] ? numbers[--count] : absent;
+/* Scores of the arms there are, in three tables this far apart, become those of all arms, in the same place: NaN, or a
+ * chance of 0, for an absent one. */
+static void spread_out(double *scores, ptrdiff_t apart, const unsigned char *present, ptrdiff_t arms, ptrdiff_t count) {
+    for (ptrdiff_t end = arms, k = arms; count < end; end = k) {
+        while (k > 0 && present[k - 1]) k--;
+        count -= end - k;
+        for (int table = 0; table < 3; table++) {
+            double *numbers = scores + table * apart;
+            memmove(numbers + k, numbers + count, (end - k) * sizeof *numbers);
+            if (k > count) numbers[k - 1] = table < 2 ? NAN : 0;
+        }
+        if (k > count) k--;
+    }
 }
 
 /* Features of a round's arms, as `Views.features` has them, and their squared norms. */
@@ -208,6 +232,28 @@ static int dual_assess(struct rarely_step_task *task, const double *rows, ptrdif
         task->disjoint = owners <= 1;
     }
     return FINE;
+}
+
+static int open_slate(const struct rarely_step_task *task, struct slate *slate) {
+    for (ptrdiff_t k = 0; k < task->arms; k++) slate->arms += task->present[k];
+    const ptrdiff_t lanes = (slate->arms + LANES - 1) / LANES * LANES;
+    slate->left = malloc(slate->arms * sizeof *slate->left);
+    slate->mean = calloc(lanes * (task->parameters + 4), sizeof *slate->mean);
+    if (!slate->left || !slate->mean) return NO_MEMORY;
+    slate->per_prior = slate->mean + lanes, slate->v = slate->per_prior + lanes, slate->measured = slate->v + lanes;
+    slate->x = slate->measured + lanes;
+    for (ptrdiff_t k = 0; k < slate->arms; k++) slate->left[k] = k;
+    return FINE;
+}
+
+/* What is known of the arms that are left for the next slot. */
+static void recall(struct rarely_step_task *task, const struct slate *slate, ptrdiff_t count, double *means,
+                   double *variances) {
+    double parts[8] = {0};
+    for (ptrdiff_t k = 0; k < count; k++) means[k] = slate->mean[slate->left[k]], variances[k] = slate->v[slate->left[k]];
+    for (ptrdiff_t row = 0; row < slate->arms; row += 8)
+        for (int l = 0; l < 8; l++) parts[l] += slate->v[row + l] * slate->per_prior[row + l];
+    for (int l = 0; l < 8; l++) task->unexplored += parts[l];
 }
 
 #ifdef __x86_64__

@@ -42,14 +42,15 @@ INLINE void NAME(tile_variances)(const int width, const double *restrict w, ptrd
 
 /* Means and variances of a round's arms; what they leave unexplored is added up. */
 static int NAME(assess)(struct rarely_step_task *task, const double *rows, ptrdiff_t count, double *means,
-                        double *variances) {
-    vec x[MOST * VECTORS], mean[VECTORS], prior[VECTORS], v[VECTORS];
+                        double *variances, struct slate *slate) {
+    vec room[MOST * VECTORS], mean[VECTORS], prior[VECTORS], v[VECTORS];
     unsigned char used[MOST] = {0};
     const ptrdiff_t p = task->parameters;
     const double *w = task->scoring ? task->scoring : task->factor;
     for (ptrdiff_t start = 0; start < count; start += LANES) {
         const ptrdiff_t here = count - start < LANES ? count - start : LANES;
         const double *m = (const double *)mean, *f = (const double *)prior, *s = (const double *)v;
+        vec *x = slate ? (vec *)(slate->x + start * p) : room;
         if (!NAME(load)(task, rows + start * task->dim, here, x)) return WRONG_CONTEXTS;
         const vec zero = {0};
         for (int c = 0; c < VECTORS; c++) mean[c] = prior[c] = zero;
@@ -66,6 +67,9 @@ static int NAME(assess)(struct rarely_step_task *task, const double *rows, ptrdi
             const double before = f[l] / task->ridge;
             if (!isfinite(before)) return LARGE_FEATURES;
             means[start + l] = m[l], variances[start + l] = s[l];
+            if (slate) slate->mean[start + l] = m[l];
+            if (slate) slate->per_prior[start + l] = 1 / (before > TINY_VARIANCE ? before : TINY_VARIANCE);
+            if (slate) slate->v[start + l] = slate->measured[start + l] = s[l];
             task->unexplored += s[l] / (before > TINY_VARIANCE ? before : TINY_VARIANCE);
         }
         for (ptrdiff_t l = 0; l < here && task->disjoint; l++)
@@ -107,6 +111,35 @@ static void NAME(scaled)(const struct rarely_step_task *task, const double *row,
     if (task->parameters > task->dim) x[task->dim] = 1;
 }
 
+/* An arm of a slate is taken, x of this variance: what that leaves for the next slot. */
+static void NAME(take)(const struct rarely_step_task *task, struct slate *slate, ptrdiff_t count, ptrdiff_t arm,
+                       const double *x, double variance) {
+    const ptrdiff_t p = task->parameters;
+    double w[MOST] = {0};
+    slate->per_prior[slate->left[arm]] = 0;
+    memmove(slate->left + arm, slate->left + arm + 1, (count - arm - 1) * sizeof *slate->left);
+    if (!p || task->scoring) return;
+    for (ptrdiff_t i = 0; i < p; i++) {
+        double a = 0;
+        for (ptrdiff_t j = 0; j <= i; j++) a += task->factor[i * p + j] * x[j];
+        for (ptrdiff_t j = 0; j <= i; j++) w[j] += task->factor[i * p + j] * a;
+    }
+    for (ptrdiff_t start = 0; start < slate->arms; start += LANES) {
+        const vec *tile = (const vec *)(slate->x + start * p), zero = {0};
+        vec sums[VECTORS], *v = (vec *)(slate->v + start);
+        double *left = slate->v + start, *measured = slate->measured + start;
+        int lost = 0;
+        for (int c = 0; c < VECTORS; c++) sums[c] = zero;
+        for (ptrdiff_t j = 0; j < p; j++)
+            for (int c = 0; c < VECTORS; c++) sums[c] += w[j] * tile[j * VECTORS + c];
+        for (int c = 0; c < VECTORS; c++) v[c] -= (1 + variance) * sums[c] * sums[c];
+        for (ptrdiff_t l = 0; l < LANES; l++) lost |= left[l] < CANCELLED * measured[l];
+        if (!lost) continue;
+        NAME(tile_variances)(VECTORS, task->factor, p, tile, v);
+        memcpy(measured, left, LANES * sizeof *left);
+    }
+}
+
 /* Rewards r of contexts, (count, dim), to which 1 is appended where p is larger, join a ridge estimate: block holds W with WᵀW = Z⁻¹, Z, m = Σ rx and θ = WᵀWm.
  * Returns whether θ is finite. */
 static int NAME(regress)(const ptrdiff_t p, const ptrdiff_t dim, const ptrdiff_t count, const double *rows,
@@ -126,62 +159,72 @@ static int NAME(regress)(const ptrdiff_t p, const ptrdiff_t dim, const ptrdiff_t
     return all_finite(theta, p);
 }
 
-/* One round, whose `count` arms begin at `first` of those there are; `work` has room for 6·count + 1 numbers. */
-static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t first, ptrdiff_t count, double *work) {
+/* One round, whose `count` arms begin at `first` of those there are, or are what a slate has left for it; `work` has
+ * room for 6·count + 1 numbers. */
+static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t first, ptrdiff_t count, double *work,
+                      struct slate *slate) {
     const ptrdiff_t arms = task->arms, dim = task->dim, all = task->rounds * arms;
     const double *rows = task->rows + first * dim, share = task->shares ? task->shares[t] : 0;
     double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all;
     double *values = work + count, *reaches = values + count, *sizes = reaches + count, *known = task->known + 3 * (task->row + t);
-    double *chosen = task->chosen + (task->row + t) * dim, least = 0, zero = 0, worth = 0, most_gain = 0, most_cost = 0;
+    double *chosen = task->chosen + (task->row + t) * dim, most_gain = 0, most_cost = 0;
     double least_cost = INFINITY;
-    int trouble = FINE;
+    int trouble = FINE, finite = 1, fits = 1;
     for (ptrdiff_t k = 0; k < count && task->gains; k++) {
-        if (!isfinite(task->gains[first + k]) || !isfinite(task->costs[first + k])) return WRONG_WORTH;
-        if (task->costs[first + k] < least_cost) least_cost = task->costs[first + k];
+        const ptrdiff_t at = slate ? slate->left[k] : first + k;
+        if (!isfinite(task->gains[at]) || !isfinite(task->costs[at])) return WRONG_WORTH;
+        if (task->costs[at] < least_cost) least_cost = task->costs[at];
     }
-    if (task->dual) trouble = dual_assess(task, rows, count, means, work, sizes);
-    else if (task->parameters) trouble = NAME(assess)(task, rows, count, means, work);
+    if (slate && t && task->parameters) recall(task, slate, count, means, work);
+    else if (task->dual) trouble = dual_assess(task, rows, count, means, work, sizes);
+    else if (task->parameters) trouble = NAME(assess)(task, rows, count, means, work, slate);
     else if (!all_finite(rows, count * dim)) trouble = WRONG_CONTEXTS;
     if (trouble) return trouble;
-    for (ptrdiff_t k = 0; k < count; k++) {
-        const double gain = task->gains ? task->gains[first + k] : 1;
-        const double cost = task->gains ? task->costs[first + k] - least_cost : 0; /* what all share decides nothing */
-        if (!task->parameters) means[k] = work[k] = 0;
-        bonuses[k] = task->per_deviation * sqrt(work[k]);
-        values[k] = gain * means[k] - cost, reaches[k] = fabs(gain) * bonuses[k];
-        sizes[k] = task->dual ? fabs(gain) * task->per_deviation * sqrt(sizes[k]) : reaches[k];
-        zero += (means[k] + bonuses[k]) * 0, worth += (values[k] + reaches[k]) * 0;
+    if (!task->parameters) memset(means, 0, count * sizeof *means), memset(work, 0, count * sizeof *work);
+    for (ptrdiff_t k = 0; k < count; k++) bonuses[k] = task->per_deviation * sqrt(work[k]);
+    for (ptrdiff_t k = 0; k < count; k++) sizes[k] = task->dual ? task->per_deviation * sqrt(sizes[k]) : bonuses[k];
+    memcpy(values, means, count * sizeof *values), memcpy(reaches, bonuses, count * sizeof *reaches);
+    for (ptrdiff_t k = 0; k < count && task->gains; k++) {
+        const ptrdiff_t at = slate ? slate->left[k] : first + k;
+        const double gain = task->gains[at], cost = task->costs[at] - least_cost; /* what all share decides nothing */
+        values[k] = gain * means[k] - cost, reaches[k] *= fabs(gain);
+        sizes[k] *= fabs(gain);
         if (fabs(gain) > most_gain) most_gain = fabs(gain);
-        if (fabs(cost) > most_cost) most_cost = fabs(cost);
-        if (work[k] > least) least = work[k];
+        if (cost > most_cost) most_cost = cost;
     }
-    if (zero != 0) return LARGE_BONUSES;
-    if (worth != 0) return LARGE_WORTH;
+    for (ptrdiff_t k = 0; k < count; k++) {
+        finite &= isfinite(means[k] + bonuses[k]) != 0, fits &= isfinite(values[k] + reaches[k]) != 0;
+    }
+    if (!finite) return LARGE_BONUSES;
+    if (!fits) return LARGE_WORTH;
+    const double least = highest_of(work, count, 1);
     const double spread = task->reward_spread * (task->gains ? most_gain : 1), rounded = ROUNDED * most_cost;
     trouble = chances_of(task, t, count, values, reaches, sizes, spread, rounded, chances, sizes + count);
     if (trouble) return trouble;
     const ptrdiff_t arm = drawn(chances, count, task->uniforms ? task->uniforms + t : NULL, share, task->held_out + t);
+    double x[MOST];
     if (task->advances) {
-        for (ptrdiff_t j = 0; j < dim; j++) chosen[j] = rows[arm * dim + j];
+        for (ptrdiff_t j = 0; j < dim; j++) chosen[j] = rows[(slate ? slate->left[arm] : arm) * dim + j];
         known[0] = chances[arm], known[1] = means[arm], known[2] = bonuses[arm];
     }
     if (task->advances && task->parameters) {
         task->picked += log(work[arm] > TINY_VARIANCE ? work[arm] : TINY_VARIANCE);
         task->least_known += log(least > TINY_VARIANCE ? least : TINY_VARIANCE);
         task->offered += count;
-        double x[MOST];
         if (!task->dual) NAME(scaled)(task, chosen, x);
         if (!task->dual) task->log_det += NAME(absorb)(task->parameters, x, task->factor, task->matrix);
     }
     task->log_dets[t] = task->log_det;
     task->arm = arm;
     if (task->present) {
-        const unsigned char *present = task->present + t * arms;
+        unsigned char *present = task->present + t * arms;
         task->arm = -1;
         for (ptrdiff_t left = arm; left >= 0; left -= present[task->arm]) task->arm++;
-        spread_out(means, present, arms, count, NAN);
-        spread_out(bonuses, present, arms, count, NAN);
-        spread_out(chances, present, arms, count, 0);
+        if (slate && t + 1 < task->rounds) {
+            NAME(take)(task, slate, count, arm, x, work[arm]);
+            memcpy(present + arms, present, arms), present[arms + task->arm] = 0;
+        }
+        spread_out(means, all, present, arms, count);
     }
     if (task->advances) {
         ptrdiff_t *numbers = task->numbers + 3 * (task->row + t);
@@ -192,7 +235,8 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
 
 static int NAME(step)(struct rarely_step_task *task) {
     double *work = malloc((6 * task->arms + 1) * sizeof *work);
-    int trouble = work ? FINE : NO_MEMORY;
+    struct slate slate = {0};
+    int trouble = !work ? NO_MEMORY : task->slots ? open_slate(task, &slate) : FINE;
     ptrdiff_t first = 0;
     for (ptrdiff_t t = 0; t < task->rounds && !trouble; t++) {
         ptrdiff_t count = task->arms;
@@ -200,10 +244,10 @@ static int NAME(step)(struct rarely_step_task *task) {
             count = 0;
             for (ptrdiff_t k = 0; k < task->arms; k++) count += task->present[t * task->arms + k];
         }
-        trouble = count ? NAME(play)(task, t, first, count, work) : WRONG_CONTEXTS;
-        first += count;
+        trouble = count ? NAME(play)(task, t, first, count, work, task->slots ? &slate : NULL) : WRONG_CONTEXTS;
+        first += task->slots ? 0 : count;
     }
-    free(work);
+    free(work), free(slate.left), free(slate.mean);
     return trouble;
 }
 

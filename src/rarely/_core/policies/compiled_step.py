@@ -89,8 +89,8 @@ class CompiledStep:
         self._in_use = False
         """Whether a call has begun and not ended; the last line, because this may be interrupted as well."""
 
-    def fits(self, state: PolicyState, rounds: RoundContexts, factory: CovarianceFactory) -> bool:
-        """Return whether these rounds can be decided here; get ready for the version in use."""
+    def fits(self, state: PolicyState, rounds: RoundContexts, factory: CovarianceFactory, slots: int = 1) -> bool:
+        """Return whether these rounds, or slots, can be decided here; get ready for the version in use."""
         if self._in_use:
             self.__init__()  # type: ignore[misc]
         self._in_use = True
@@ -105,7 +105,7 @@ class CompiledStep:
         ):
             self._ready, self._possible = now, self.possible(now)
         known = arms <= state.most_arms or factory.adapted(now.covariance, arms) is now.covariance
-        self._in_use = self._possible and known and (self._kernels is None or len(rounds) == 1)
+        self._in_use = self._possible and known and (self._kernels is None or len(rounds) == slots == 1)
         return self._in_use
 
     def possible(self, current: Version) -> bool:
@@ -249,14 +249,16 @@ class CompiledStep:
         generator: np.random.Generator,
         *,
         life: str,
-        until_due: bool,
+        until_due: bool = False,
+        slots: int = 0,
     ) -> tuple[PolicyState, Decision] | None:
-        """Return what `select.decide` returns; None where it should decide, and warn of lost digits."""
+        """Return what `select.decide` returns, or `plain_slate`; None where it should, and warn of lost digits."""
         current, clock, stats, history = state.current, state.clock, state.arm_stats, state.history
         place = state.random
-        total, (_, arms), version = len(rounds), rounds.present.shape, clock.version
+        total, (_, arms), version = slots or len(rounds), rounds.present.shape, clock.version
         self._one, self._task.version = None, version
-        most, start, parts, lots = max(1, AT_ONCE // (arms * self._task.dim)), 0, list[Array](), list[Array]()
+        most = slots or max(1, AT_ONCE // (arms * self._task.dim))
+        start, parts, lots = 0, list[Array](), list[Array]()
         while start < total:
             count, log_det = min(total - start, most), current.covariance.log_det
             if until_due:
@@ -264,7 +266,7 @@ class CompiledStep:
             if self._draws:
                 place = place.ahead(generator, count)
             history = self._bind(history, count)
-            log_dets = self._play(current, stats, history, rounds, start, count, place)
+            log_dets = self._play(current, stats, history, rounds, start, count, place, slots=slots > 0)
             if log_dets is None:
                 return None
             end = None if self._kernels is not None else clock.first_due(history.rounds, log_dets)
@@ -287,14 +289,17 @@ class CompiledStep:
         after = changed(state, current=current, clock=clock, history=history, random=place, reader=reader)
         after.__dict__.update(arm_stats=stats, most_arms=most_arms)
         scores, lot = parts[0], np.concatenate(lots) if self._lots else None
-        if rounds.single:
+        if rounds.single and not slots:
             chosen: Any = (self._task.arm,)
             self._one = (arms, self._task.dim) if rounds.whole else None
         else:
             scores = scores if len(parts) == 1 else np.concatenate(parts, axis=1)
             chosen = after.history.arms[-scores.shape[1] :].copy()
-        worth = rounds.worth_of(len(chosen))
-        decision = decision_of(scores, chosen, after, life, lot, self._source, worth, single=rounds.single)
+        worth = rounds.worth and rounds.worth[np.zeros(slots, np.int64)] if slots else rounds.worth_of(len(chosen))
+        single = rounds.single and not slots
+        decision = decision_of(scores, chosen, after, life, lot, self._source, worth, single=single)
+        if slots:
+            decision.__dict__["slate"] = np.full(slots, decision.rounds[0])
         self._in_use = False
         return after, decision
 
@@ -319,12 +324,18 @@ class CompiledStep:
         start: int,
         count: int,
         place: RandomPlace | None,
+        *,
+        slots: bool = False,
     ) -> Array | None:
-        """Let C decide the next rounds, and return log det of the running Z after each; nothing is accepted yet.
+        """Let C decide the next rounds, or slots, and return log det of the running Z after each.
+
+        Nothing is accepted yet.
 
         Without a place in the stream of random numbers none is used, and Z stays as it is.
         """
-        task, end, rule, (_, arms) = self._task, start + count, current.rule, rounds.present.shape
+        task, rule, (_, arms) = self._task, current.rule, rounds.present.shape
+        given = 1 if slots else count
+        end, task.slots = start + given, slots
         if self._shape != (count, arms, task.dim):
             tables = (("rows", (count, arms, task.dim)), ("scores", (5, count, arms)))
             offered = [("present", (count, arms))]
@@ -336,21 +347,21 @@ class CompiledStep:
             self._gain_and_cost = [memoryview(values[0]) for values in self._room["worth"]]
         room, places = self._room, self._place
         if rounds.whole:
-            np.add(rounds.given[start:end], 0.0, out=room["rows"])
-            task.present = None
+            np.add(rounds.given[start:end], 0.0, out=room["rows"][:given])
         else:
             there = rounds.rows(start, end)
             room["rows"].reshape(-1, task.dim)[: len(there)] = there
-            room["present"][:], task.present = rounds.present[start:end], places["present"]
+        task.present = None if rounds.whole and not slots else places["present"]
+        if task.present is not None:
+            room["present"][:given] = rounds.present[start:end]
         self._say_worth(rounds.worth, start, end)
         drawn, task.advances = place is not None and self._draws, place is not None
         task.uniforms = place.address + 8 * place.used if drawn and place is not None else None
         task.shares = places["shares"] if self._mixed else None
         if isinstance(rule, MixedRule):
-            even = task.present is None
-            room["shares"][:] = (
-                lot_share(task.epsilon, arms) if even else rule.exploration_share(rounds.present[start:end]).max(axis=1)
-            )
+            left = [arms] if task.present is None else rounds.present[start:end].sum(axis=1)
+            counts = left[0] - np.arange(count) if slots else left
+            room["shares"][:] = [lot_share(task.epsilon, int(number)) for number in counts]
         elif rule.compiled == "given":
             script: Any = rule
             room["given"][:] = script.take(count)
@@ -374,7 +385,7 @@ class CompiledStep:
         """Tell C what outcomes are worth: of the arms there are, in order."""
         self._task.gains = None if worth is None else self._gains
         if worth is not None:
-            there = ... if self._task.present is None else self._room["present"]
+            there = ... if self._task.present is None else self._room["present"][: end - start]
             for table, values in zip(self._room["worth"], (worth.gain, worth.cost), strict=True):
                 numbers = values[start:end][there].ravel()
                 table.ravel()[: len(numbers)] = numbers

@@ -67,7 +67,7 @@ from rarely._core.policies.monitor import log_update, warn_overdue
 from rarely._core.policies.options import Limits
 from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded
 from rarely._core.policies.select import Scores, decide, require_open, scores_of
-from rarely._core.policies.slates import check_slots, plain_slate, slate_at_once, slot_rewards
+from rarely._core.policies.slates import check_slots, plain_slate, require_arms, slate_at_once, slot_rewards
 from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
 from rarely._core.policies.update import (
     UpdateJob,
@@ -347,7 +347,7 @@ class Policy(ABC):
             if count is None:
                 state, decision = decide_one(state, one)
             else:
-                at_once = slate_at_once(state, one, self._factory, self._scratch, count, self._life)
+                at_once = self._slate_at_once(state, one, count)
                 state, decision = at_once or plain_slate(state, lambda *_, one=one: one, count, decide_one)
             decisions.append(decision)
             if until_due and state.clock.due:
@@ -370,6 +370,20 @@ class Policy(ABC):
             if done is not None:
                 return done
         return decide(before, rounds, reader, self._factory, self._scratch, **how)
+
+    def _slate_at_once(
+        self, state: PolicyState, rounds: RoundContexts, slots: int
+    ) -> tuple[PolicyState, Decision] | None:
+        """Return the state after a slate, and its decision, unless its slots must be decided one by one."""
+        require_arms(rounds, slots)
+        step = self._step
+        if state.ledger is not None:
+            return None
+        if step is not None and step.fits(state, rounds, self._factory, slots):
+            done = step.decide(state, rounds, state.reader, self._scratch, life=self._life, slots=slots)
+            if done is not None:
+                return done
+        return slate_at_once(state, rounds, self._factory, self._scratch, slots, self._life)
 
     def _decide_one(self, state: PolicyState, rounds: RoundContexts, user: str | None) -> tuple[PolicyState, Decision]:
         """Return the state after a round alone, and its decision, within the ledger where there is one."""

@@ -94,12 +94,11 @@ def slate_at_once(
     life: str,
 ) -> tuple[PolicyState, Decision] | None:
     """Return what `plain_slate` returns, from as few measurements as digits allow; None where each slot needs one."""
-    require_arms(rounds, slots)
     worth, above = rounds.worth and rounds.worth[np.zeros(slots, np.int64)], list[int]()
     several = replace(rounds, single=False, worth=worth)
     with np.errstate(all="ignore"):
         batch = OpenBatch(state, several, factory, generator)
-        if state.ledger is not None or batch.slots_at_once(slots) == 1:
+        if batch.slots_at_once(slots) == 1:
             return None
         while len(above) < slots:
             left = without(rounds, above) if above else rounds
