@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose  # noqa: E402
 from rarely import BatchNeuralUCB, NeuralEpsilonGreedy, NeuralTS, NeuralUCB, Paced  # noqa: E402
 from rarely._core.model import kernels  # noqa: E402
 from rarely._core.model.kernels import Memory, Units, Views  # noqa: E402
-from rarely._core.policies.gaussian_process import Arithmetic, Grams, System  # noqa: E402
+from rarely._core.policies.gaussian_process import ARITHMETIC, Arithmetic, Grams, System  # noqa: E402
 from rarely.worlds import Cosine, Quadratic  # noqa: E402
 from rarely_lab.engine.play import LibraryContestant, play  # noqa: E402
 from rarely_lab.gpu import evidence  # noqa: E402
@@ -85,7 +85,7 @@ def compared(works):
 
 
 def arithmetic():
-    return evidence.ARITHMETIC.get()
+    return ARITHMETIC.get()
 
 
 def weights_of(rng, metric):

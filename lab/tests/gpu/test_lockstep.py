@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
 
 
-from rarely import BatchNeuralUCB, FixedGrid, LinUCB  # noqa: E402
+from rarely import BatchNeuralUCB, FixedGrid  # noqa: E402
 from rarely._core.inputs.scaling import ContextScale  # noqa: E402
 from rarely._core.model.network import Network  # noqa: E402
 from rarely._core.training.gradient_descent import TrainingPlan, train  # noqa: E402
 from rarely.worlds import Cosine, Quadratic, Rounds, Table  # noqa: E402
 from rarely_lab.engine.play import play_policy  # noqa: E402
 from rarely_lab.gpu import training  # noqa: E402
-from rarely_lab.gpu.linear import play_linear  # noqa: E402
 from rarely_lab.gpu.lockstep import Lockstep  # noqa: E402
 from rarely_lab.reproduce.cells import Cell  # noqa: E402
 from rarely_lab.reproduce.config import Configuration, Problem  # noqa: E402
@@ -245,20 +244,6 @@ def test_samples_that_differ_in_few_columns_take_the_same_steps(seed, attributes
 def test_samples_that_differ_everywhere_have_no_short_lists():
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 9, 12)).astype("f4"))
     assert training.entries_of(training.Samples(x, x[..., 0], torch.tensor([9, 4]))) is None
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-def test_linucb_in_lockstep_chooses_the_arms_of_the_core(intercept):
-    world = Cosine(dim=4)
-    runs = [world.rounds(seed, 50) for seed in (0, 1)]
-    settings = [{"ridge": ridge, "beta": beta} for ridge in (0.001, 1.0) for beta in (0.01, 1.0)]
-    policies = [LinUCB(4, intercept=intercept, **each) for each in settings for _ in runs]
-    replicas = play_linear(policies, runs * len(settings), "cpu")
-    for replica, policy, run in zip(replicas, policies, runs * len(settings), strict=True):
-        play_policy(policy, run)
-        np.testing.assert_array_equal(replica.arms, policy.history.arms)
-        assert replica.log_dets[-1] == pytest.approx(policy.log_det, rel=1e-9)
-        assert [u.round for u in replica.updates] == [u.round for u in policy.updates]
 
 
 def test_near_ties_are_counted():

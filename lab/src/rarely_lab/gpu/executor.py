@@ -1,11 +1,11 @@
-"""Cells on a GPU: networks and LinUCB in lockstep, policies by evidence side by side, the others on processors.
+"""Cells on a GPU: networks in lockstep, policies by evidence side by side, the others on processors.
 
 Every process takes some cells that are played at once:
 
     networks             NeuralUCB and the batched configurations of `paper` and `practical`: `rarely_lab.gpu.lockstep`
-    LinUCB               `rarely_lab.gpu.linear`, on the processor: its matrices are too small for a GPU
     policies by evidence the core's own code in threads, whose arithmetic is done together: `rarely_lab.gpu.evidence`
-    the others           one by one; preset `code` takes single samples in turn, for which a GPU gains nothing
+    the others           one by one, on processors: the matrices of LinUCB are too small for a GPU, and preset `code`
+                         takes single samples in turn
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from rarely_lab.reproduce.records import Record, content_of
 
 SPARE = 0.1
 """The share of the GPU's memory that the replicas of one process may fill: four of them have networks at a time."""
-EVIDENCE, LINEAR = 25, 400
-"""Cells of policies by evidence, and of LinUCB, that one process plays at once; of networks it plays all."""
-SECONDS = {"neuralucb": 1.5e-3, "network": 1e-6, "linear": 8e-6, "evidence": 9e-5}
+EVIDENCE = 25  # cells of policies by evidence that one process plays at once; of networks it plays all
+SECONDS = {"neuralucb": 1.5e-3, "network": 1e-6, "evidence": 9e-5}
 """Of one of 16 processes that share an H200, by the round of a cell; of networks and evidence by the round and update.
 
-LinUCB and evidence are measured, the latter before L⁻¹ was kept; networks are four times what they took alone.
+Evidence is measured, before L⁻¹ was kept; networks are four times what they took alone.
 """
 
 
@@ -54,7 +53,7 @@ def _torch() -> Any:
 class Part:
     """Cells that a process plays at once."""
 
-    kind: str  # what plays them: "neuralucb", "network", "linear", "evidence", or "" for one cell on a processor
+    kind: str  # what plays them: "neuralucb", "network", "evidence", or "" for one cell on a processor
     cells: Sequence[Any]
 
 
@@ -73,8 +72,7 @@ class GpuExecutor:
             _torch()
         # Fewer, larger blocks of memory: processes that share a GPU would otherwise wait for what others have kept.
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-        # LinUCB first: its thousands of records are then written while others play.
-        parts = sorted(parted(cells), key=lambda part: (part.kind != "linear", -sum(map(self.work, part.cells))))
+        parts = sorted(parted(cells), key=lambda part: -sum(map(self.work, part.cells)))
         try:
             for results, told in side_by_side(partial(play_part, device=self.device), parts, self.jobs):
                 for sentence in told:
@@ -107,7 +105,7 @@ def parted(cells: Sequence[runs.Cell]) -> list[Part]:
     for (kind, _), group in groups.items():
         if kind:
             group.sort(key=lambda cell: -cell.updates)  # those that are trained as often wait less for each other
-        most = {"": 1, "evidence": EVIDENCE, "linear": LINEAR}.get(kind, len(group))
+        most = {"": 1, "evidence": EVIDENCE}.get(kind, len(group))
         parts += [Part(kind, group[start : start + most]) for start in range(0, len(group), most)]
     return parts
 
@@ -120,7 +118,6 @@ def play_part(part: Part, device: str) -> tuple[list[runs.Result], list[str]]:
     left, said, results = list(part.cells), list[str](), list[runs.Result]()
     if not part.kind:
         return [runs.play_cell(cell) for cell in left], said
-    device = "cpu" if part.kind == "linear" else device
     most = len(left) if device != "cuda" or part.kind == "evidence" else _room(left[0])
     play = play_evidence if part.kind == "evidence" else play_group
     while left:
@@ -175,23 +172,17 @@ def _environment(device: str) -> dict[str, str]:
 
 def play_group(cells: Sequence[Cell], device: str) -> list[runs.Result]:
     """Play cells in lockstep, and return the results of all."""
-    from rarely_lab.gpu import linear, lockstep
+    from rarely_lab.gpu.lockstep import Lockstep
 
     start = time.perf_counter()
     unlike = {cell.seed: cell for cell in cells}
     different = {seed: cell.world().rounds(seed, cell.rounds) for seed, cell in unlike.items()}
     rounds: list[Rounds] = [different[cell.seed] for cell in cells]
-    policies: list[Any] = [cell.policy() for cell in cells]
-    if cells[0].configuration.linear:
-        replicas: Sequence[Any] = linear.play_linear(policies, rounds, device)
-        selecting, training = time.perf_counter() - start, 0.0
-    else:
-        engine = lockstep.Lockstep(policies, rounds, device)
-        replicas = engine.play()
-        selecting, training = engine.seconds["selecting"], engine.seconds["training"]
+    engine = Lockstep([cell.policy() for cell in cells], rounds, device)
+    replicas = engine.play()
     wall = (time.perf_counter() - start) / len(cells)
-    shares = (Stopwatch(seconds / len(cells), seconds / len(cells)) for seconds in (selecting, training))
-    selected, trained = shares
+    shares = (seconds / len(cells) for seconds in (engine.seconds["selecting"], engine.seconds["training"]))
+    selected, trained = (Stopwatch(share, share) for share in shares)
     results = []
     for cell, run, replica in zip(cells, rounds, replicas, strict=True):
         rounds_of, log_dets = [update.round for update in replica.updates], [0.0, *replica.log_dets.tolist()]

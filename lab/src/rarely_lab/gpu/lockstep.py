@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,26 +30,39 @@ from rarely.extend import Array, ContextScale, IntArray, RewardScale
 from rarely.extend.provisional import CLIP, ROUNDED, TIE, BatchClock, state_of
 from rarely.worlds.protocol import Rounds
 from rarely_lab.engine.play import NEARLY
-from rarely_lab.gpu.linear import Replica, Update, on_device, put
 from rarely_lab.gpu.training import Samples, Theta, train
 
 BLOCK = 64  # rounds that a turn decides, at most
 Factors = tuple[Tensor, Tensor, Tensor]
 
 
-@dataclass
-class NetworkReplica(Replica):
-    """A replica with what the core keeps of it."""
+class Update(NamedTuple):
+    """An update of a replica, with the names of `rarely.UpdateRecord`."""
 
-    run: Rounds = field(kw_only=True)
-    clock: BatchClock = field(kw_only=True)
-    scale: ContextScale = field(kw_only=True)
+    round: int
+    accepted: bool
+    log_det: float
+    attempts: int = 0
+    reason: str = ""
+
+
+@dataclass
+class Replica:
+    """One run: what happened in it, and what the core keeps of it."""
+
+    run: Rounds
+    clock: BatchClock
+    scale: ContextScale
+    arms: IntArray
+    log_dets: Array  # log det Z − log det λI after each round, (T,)
+    updates: list[Update] = field(default_factory=list)
     done: int = 0
-    frozen: int = 0  # rounds decided, and those in the Z that bonuses come from
+    frozen: int = 0
+    """Rounds decided, and those in the Z that bonuses come from."""
     seen: int = 0  # rounds that its scale has seen
     log_det: float = 0.0
     trained: bool = False  # whether other weights than θ_0 have decided
-    near_ties: int = 0
+    near_ties: int = 0  # rounds in which two arms were nearly tied
 
     def see(self) -> None:
         """Let its scale see the rounds that it has decided."""
@@ -71,9 +84,8 @@ class Lockstep:
         self.horizon, self.arms = runs[0].rewards.shape
         self.replicas = []
         for policy, learner, run in zip(policies, learners, runs, strict=True):
-            arms, log_dets, scale = np.zeros(self.horizon, np.int64), np.zeros(self.horizon), learner.scale
-            kept = {"run": run, "clock": state_of(policy).clock, "scale": scale.prepared(run.contexts[0])}
-            self.replicas.append(NetworkReplica(arms, log_dets, **kept))
+            kept = state_of(policy).clock, learner.scale.prepared(run.contexts[0])
+            self.replicas.append(Replica(run, *kept, np.zeros(self.horizon, np.int64), np.zeros(self.horizon)))
         self.fits_scale = first.scale.fits
         self.dim, self.columns = first.scale.map.dim, first.scale.map.scaled_dim
         # A scale that is given is the same for all, and contexts come scaled by the core.
@@ -101,7 +113,7 @@ class Lockstep:
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, device=self.device)
 
-    def play(self) -> list[NetworkReplica]:
+    def play(self) -> list[Replica]:
         while True:
             start = time.perf_counter()
             playing = [i for i, r in enumerate(self.replicas) if r.done < self.horizon and not r.clock.due]
@@ -319,3 +331,19 @@ def squared_norms(factors: Factors) -> Tensor:
     """Return ‖φ‖², (R, n)."""
     x, signals, units = (part.square().sum(-1) for part in factors)
     return x * signals + units
+
+
+def on_device(
+    runs: Sequence[Rounds], scale: Callable[[Array], Array], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return scaled contexts (S, T, K, d) and rewards (S, T, K) of runs that differ, and which each replica plays."""
+    unlike = {id(run): run for run in runs}
+    contexts = [scale(run.contexts.reshape(-1, run.contexts.shape[2])) for run in unlike.values()]
+    shaped = [flat.reshape(*runs[0].rewards.shape, -1) for flat in contexts]
+    which = torch.tensor([list(unlike).index(id(run)) for run in runs], device=device)
+    return put(shaped, device), put([run.rewards for run in unlike.values()], device), which
+
+
+def put(arrays: Any, device: torch.device) -> Tensor:
+    """Return arrays of one shape as one tensor on the device."""
+    return torch.from_numpy(np.ascontiguousarray(np.stack(arrays), np.float64)).to(device)

@@ -24,14 +24,12 @@ class Cell(Setup, runs.Cell):
 
     @property
     def together(self) -> tuple[str, Any]:
-        kind, linear = self.configuration.kind, self.configuration.linear
+        kind = self.configuration.kind
         if kind == "default":
             return "evidence", (self.problem.name, self.configuration.batches, self.rounds)
-        if self.problem.timed or self.reading == "code":
+        if self.problem.timed or self.reading == "code" or self.configuration.linear or kind == "uniform":
             return "", None
-        alone = kind if linear or kind == "neuralucb" else ""
-        played_by = "linear" if linear else alone or "network"
-        return played_by, (self.problem.name, self.reading, alone, self.rounds)
+        return kind if kind == "neuralucb" else "network", (self.problem.name, self.reading, self.rounds)
 
     def describe(self) -> dict[str, Any]:
         # The world tells the source; B and log q are the configuration's, and T stands below.
