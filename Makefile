@@ -33,7 +33,7 @@ lint: $(VENV)/.installed           ## lint, types, arrows
 
 # The tests that compare what the compiled loops compute with plain arithmetic, which run once more without the loops.
 LOOPS := contracts/test_covariance laws/test_dense_algorithm core/test_block_objective core/test_network core/test_policies \
-	core/test_running core/test_shared_row core/test_training
+	core/test_running core/test_training
 COMPILED := $(BIN)/python -c 'import sys; from rarely._core import native; sys.exit(not native.available())'
 
 # mypy keeps one core busy for longer than ruff and import-linter take, so all three run beside the tests. What they say comes last.
