@@ -105,6 +105,7 @@ def library_name(target: str) -> str:
 
 def build_library(sources: Path, library: Path, target: str) -> dict[str, Any]:
     """Compile with the first compiler that can, and say what happened; `failure` is empty where one could."""
+    sources, library = sources.resolve(), library.resolve()  # the compiler runs in a folder of its own
     library.unlink(missing_ok=True)
     record: dict[str, Any] = {"platform": target, "sources": checksum(sources), "compiler": "", "flags": []}
     if os.environ.get("RARELY_COMPILED") == "0":

@@ -338,6 +338,9 @@ def no_compilers(monkeypatch, tmp_path):
     return tmp_path
 
 
+MAKES_A_FILE = 'for last; do :; done; [ "$1" = --version ] && echo fine 1.0 || : > "$last"'
+
+
 def program(folder, name, text):
     path = folder / name
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -359,11 +362,16 @@ class TestBuild:
     def test_the_next_compiler_is_tried(self, no_compilers, monkeypatch):
         monkeypatch.setenv("CC", "nowhere-cc -m64")
         program(no_compilers, "cc", "exit 1")
-        make = 'for last; do :; done; [ "$1" = --version ] && echo fine 1.0 || : > "$last"'
-        program(no_compilers, "clang", make)
+        program(no_compilers, "clang", MAKES_A_FILE)
         record = hook().build_library(loops.SOURCES, no_compilers / "x.so", "linux_x86_64")
         assert (record["failure"], record["compiler"]) == ("", "fine 1.0")
         assert record["sources"] == loader.checksum()
+
+    def test_its_paths_may_be_relative(self, no_compilers, monkeypatch):
+        monkeypatch.chdir(no_compilers)
+        program(no_compilers, "cc", MAKES_A_FILE)
+        assert hook().build_library(Path("."), Path("x.so"), "linux_x86_64")["failure"] == ""
+        assert (no_compilers / "x.so").exists()
 
     def test_one_compiler_by_two_names_is_tried_once(self, no_compilers):
         program(no_compilers, "gcc", "exit 1")
