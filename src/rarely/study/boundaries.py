@@ -35,6 +35,8 @@ Spending = Literal["obrien-fleming", "pocock"]
 MIN_PIECES, MAX_PIECES = 12, 400
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 FURTHEST = 8.0  # a boundary that is never crossed in double precision
+REACH = 16.0  # deviations of a step beyond which nothing arrives, under any drift of interest
+BLOCK = 128  # places that are reached at a time
 PRECISION = 1e-7  # to which boundaries are solved, in standard deviations
 DRIFTS = np.polynomial.hermite_e.hermegauss(24)  # standardised drifts and weights by which predictive power averages
 _normal = NormalDist()
@@ -117,7 +119,12 @@ class Passage(NamedTuple):
         pieces = min(max(math.ceil((high - low) / finest), MIN_PIECES), MAX_PIECES)
         half = (high - low) / (2 * pieces)
         at = (low + half * (2 * np.arange(pieces)[:, None] + 1 + NODES)).ravel()
-        spread = np.exp(-np.square(at[:, None] - self.places) / (2 * step)) @ self.masses
+        spread, reach = np.empty(len(at)), REACH * math.sqrt(step)
+        for part in range(0, len(at), BLOCK):  # each from the places that it can be reached from
+            ends = at[part : part + BLOCK]
+            near = slice(*np.searchsorted(self.places, [ends[0] - reach, ends[-1] + reach]))
+            apart = ends[:, None] - self.places[near]
+            spread[part : part + BLOCK] = np.exp(-np.square(apart) / (2 * step)) @ self.masses[near]
         masses = spread / math.sqrt(2 * math.pi * step) * np.tile(WEIGHTS * half, pieces)
         return Passage(at, masses, self.before + step)
 
