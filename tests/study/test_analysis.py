@@ -415,7 +415,7 @@ def test_a_placebo_that_never_helps_does_not_hide_a_drug_that_does(cured):
     assert 0 < contrast.low < contrast.looks[-1].low < cured <= contrast.looks[-1].high
     assert contrast.bound_low > 0
     assert "drug is better than placebo: " in str(found)
-    assert "at the look after decision 200." in str(found)
+    assert "median-unbiased at the end, after decision 200." in str(found)
     assert "rough, of: placebo" in str(found)
 
 
@@ -436,12 +436,12 @@ def test_reports_have_the_same_tables(made, tmp_path):
     for suffix in ("html", "md", "json"):
         made.save(tmp_path / f"report.{suffix}")
     page, text = ((tmp_path / f"report.{suffix}").read_text(encoding="utf-8") for suffix in ("html", "md"))
-    number = f"{made.contrasts[1].looks[-1].estimate:.3f}"
+    number, median = f"{made.contrasts[1].looks[-1].estimate:.3f}", f"{made.contrasts[1].final.median:.3f}"
     for shown in (page, text, str(made)):
         assert number in shown
         assert "No difference between b and a is shown: " in shown
-        assert f"c is better than a: {number} (97.5 % interval" in shown  # one of two comparisons
-        assert "at the look after decision 500." in shown
+        assert f"c is better than a: {median} (97.5 % interval" in shown  # one of two comparisons
+        assert "median-unbiased at the end, after decision 500." in shown
         assert "Covariate balance" in shown
         assert "only anytime intervals use them" in shown
     assert made._repr_html_() == page

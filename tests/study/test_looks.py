@@ -27,7 +27,7 @@ from rarely.study.effects import Scores, Summary
 from rarely.study.events import canonical, read_body
 from rarely.study.looks import Cut, adjusted, final_of, looks_of, outlook_of, shown_at, taken
 from rarely.study.plan import AnalysisPlan as Plan
-from rarely.study.reports import html_of
+from rarely.study.reports import answers_of, html_of
 from studies import Clock, contexts_of, every_storage
 
 NAMES = itertools.count()
@@ -91,6 +91,36 @@ def test_the_next_look_takes_earlier_ones_as_they_were():
     assert [look.boundary for look in contrast.looks] == pytest.approx(boundaries(errors, known), abs=1e-6)
     assert events[1]["cut"] + 1 == contrast.looks[1].event
     assert events[1]["plan"] == study.settings.plan.hash
+
+
+def test_every_look_keeps_what_was_to_be_expected_and_a_report_names_its_data_cut():
+    study = trial(plan=AnalysisPlan(400, looks=4, effect=0.2))
+    enrol(study, 0, 100)
+    first = study.look(**ANN).contrasts[1]
+    assert "repeated p" in answers_of(study.analysis())[1]
+    enrol(study, 100, 100)
+    study.look(**ANN)
+    study.close_arm("low", **BOTH)
+    study.close_enrolment(**BOTH)
+    found = study.look(**ANN)
+    kept = found.contrasts[1].looks
+    assert kept[0].outlook == first.outlook
+    assert [look.outlook is None for look in kept] == [False, False, True]
+    assert found.contrasts[1].outlook is None
+    assert str(found).count("low got no patients after decision 200.") == 1
+    head = study.status()
+    for text in (str(found), html_of(found)):
+        assert f"event {head.events}, hash {head.head}" in text
+        assert "power by trend" in text
+
+
+def test_a_report_has_the_day_of_the_last_outcome_and_those_of_first_and_last_patient():
+    clock = Clock(1_700_000_000.0)  # 2023-11-14
+    study = trial(clock=clock)
+    late = enrol(study, 0, 20, late=range(20))
+    clock.now += 3 * 86_400.0
+    study.tell_many(late)
+    assert "20 decisions from 2023-11-14 to 2023-11-14, 20 rewards, as of 2023-11-17" in str(study.analysis())
 
 
 def test_as_of_gives_what_any_day_gave():

@@ -86,7 +86,6 @@ class Effect:
     shown: int | None = (
         None  #: The look, from 0, that showed a difference by the comparisons of the plan; None if none.
     )
-    outlook: Outlook | None = None  #: What is to be expected after the last look; None after all of them.
     final: Final | None = None  #: What is said at the end, by the order of stages; None before.
     adjusted: float | None = None  #: Its p-value for all registered comparisons together; None before.
     tipping: float | None = None
@@ -97,6 +96,11 @@ class Effect:
     def name(self) -> str:
         """The arm, or both arms of a contrast."""
         return f"{self.arm} − {self.against}" if self.against else self.arm
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """What is to be expected after the last look; None after all of them."""
+        return self.looks[-1].outlook if self.looks and self.final is None else None
 
     def excludes(self, value: float) -> bool:
         """Return whether a look that has come excludes a value."""
@@ -172,13 +176,16 @@ class Analysis:
     allocation: tuple[tuple[int, tuple[float, ...]], ...] = ()
     """The mean probability of each arm over time: the last round of each tenth, and the probabilities."""
     acts: tuple[tuple[str, str, str, str], ...] = ()  #: Looks taken and what was closed: the day, who, what, and why.
-    time: int = 0  #: Of the last event that was analysed, in microseconds since 1970 (UTC).
+    event: int = 0  #: The last event that was analysed, the cut of the data.
+    hash: str = ""  #: Its hash, on which those of all events before it depend.
+    time: int = 0  #: Its time, in microseconds since 1970 (UTC).
+    enrolled: tuple[int, int] | None = None  #: When the first and the last patient were decided on, in the same unit.
     ended: bool = False  #: Whether the last look has come, or no further patients are taken.
 
     @property
     def day(self) -> str:
         """The day of the last event that was analysed (UTC)."""
-        return f"{datetime.fromtimestamp(self.time / 1e6, UTC):%Y-%m-%d}"
+        return reports.day(self.time)
 
     def describe(self) -> dict[str, Any]:
         """Return the analysis as JSON; what is unknown or infinite is None."""
@@ -244,7 +251,7 @@ class _Trial:
         check_part("plan", plan, AnalysisPlan, NoneType)
         self._session, self._last, self._settings = session, last, settings
         self._names, self._control = names, chosen
-        self._outcomes, self._stages = outcomes_of(session, last)
+        self._outcomes, self._stages, self._times = outcomes_of(session, last)
         _check_chances(self._outcomes, names)
         self._count, self._missing = len(self._outcomes.arms), np.isnan(self._outcomes.rewards)
         self._plan = plan or settings.plan or AnalysisPlan(max(self._count, 2), looks=1, comparisons="each")
@@ -271,6 +278,7 @@ class _Trial:
     def analysis(self) -> Analysis:
         """Return the analysis."""
         effects, outcomes, stages = self._effects(), self._outcomes, self._stages
+        (cut_at,), times = self._session.events(self._last - 1, self._last), self._times
         each_stage = [stages == stage for stage in dict.fromkeys(stages.tolist())]
         tenths = np.array_split(np.arange(self._count), min(TENTHS, self._count) or 1)
         made = Analysis(
@@ -293,7 +301,10 @@ class _Trial:
             allocation=tuple(
                 (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist())) for part in tenths if len(part)
             ),
-            time=self._events[-1].time,
+            event=cut_at.seq,
+            hash=cut_at.hash,
+            time=cut_at.time,
+            enrolled=(times[0], times[-1]) if times else None,
             ended=self._ended,
         )
         deviations = (*self._deviations(), *self._at_the_end(made), *self._left_out())
@@ -374,16 +385,21 @@ class _Trial:
                 }
                 ends = cut(now.interval(said["boundary"]), within)
                 later = (now.rounds, float(np.clip(now.estimate, *within)), *ends)
-                shown[place] = looks[place]._replace(**said, event=each.event, later=later)
+                known = {part: math.nan if x is None else x for part, x in (row.get("outlook") or {}).items()}
+                outlook = Outlook(**known) if known else None
+                shown[place] = looks[place]._replace(**said, event=each.event, later=later, outlook=outlook)
         return shown
 
     def _compared(self, arms: Arms, alpha: float, shown: int | None) -> Effect:
         """Return a registered comparison: also what it showed, may show, and shows at the end."""
         effect = replace(self._effect(arms, alpha), shown=shown)
+        going = not (self._ended or effect.closed)
+        if going or not self._looks:
+            effect = replace(effect, looks=planned.with_outlooks(effect.looks, self._plan, alpha))
         if shown is not None and effect.missing and effect.looks[-1].excludes_zero:
             effect = replace(effect, tipping=self._tipping(arms, effect.looks[-1]))
-        if not (self._ended or effect.closed):
-            return replace(effect, outlook=planned.outlook_of(effect.looks, self._plan, alpha))
+        if going:
+            return effect
         known = [each.summary for each in self.cuts[effect.name]] or [statistics.NOTHING]
         return replace(effect, final=planned.final_of(effect.looks, known[-1], alpha, self._within(arms)))
 
@@ -507,7 +523,7 @@ class _Trial:
     def _acts(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield what people did: looks that were taken, and what was closed."""
         for event in self._events:
-            content, when = event.content, datetime.fromtimestamp(event.time / 1e6, UTC)
+            content = event.content
             if event.kind == "look":
                 advice = "; ".join(each.partition(";")[0].partition(" (")[0] for each in content["advice"])
                 number = "final look" if content["final"] else f"look {content['number']}"
@@ -517,7 +533,7 @@ class _Trial:
                 what = f"closed {what} after decision {content['round']}, approved by {content['approved_by']}"
             else:
                 continue
-            yield f"{when:%Y-%m-%d}", event.actor, what, event.reason
+            yield reports.day(event.time), event.actor, what, event.reason
 
     def _deviations(self) -> Iterator[str]:
         settings, plan, control, decisions = self._settings, self._plan, self._control, self._count
@@ -565,9 +581,8 @@ class _Trial:
         """Return whether the last look before an effect ended advised to stop for futility."""
         arms = (self._names.index(effect.arm), self._names.index(effect.against), None)
         end = min(self._closed[arm].seq for arm in arms if arm in self._closed)
-        looks = [look for look in effect.looks if look.event < end]
-        outlook = planned.outlook_of(looks, self._plan, 1 - effect.level)
-        return outlook is not None and looks[-1].z < outlook.futility
+        advised = [look.outlook and look.z < look.outlook.futility for look in effect.looks if look.event < end]
+        return bool(advised and advised[-1])
 
     def _left_out(self) -> Iterator[str]:
         """Say how many patients were given another arm than the one drawn, and which outcomes do not count."""
@@ -593,7 +608,8 @@ class _Trial:
             "themselves. Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of "
             "rounds. A trend that arms share does no harm; if their difference moves, estimates are its mean over the "
             "rounds as they are weighed. All suppose that rewards are not missing for a reason that depends on the "
-            "arm; the bound does not."
+            "arm; the bound does not. Outcomes used are those of all patients for whom the arms were available: what "
+            "is predicted of patients with another arm tells something, too."
         )
         looks = [look for effect in made.contrasts for look in effect.looks]
         if looks and self._settings.plan is not None and not any(look.event for look in looks):
@@ -670,8 +686,8 @@ def read_summary(summary: Any) -> Summary:
     return Summary(*values)
 
 
-def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
-    """Return the decisions up to an event as columns, and (n,) the stage of each."""
+def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array, list[int]]:
+    """Return the decisions up to an event as columns, and (n,) the stage and the time of each."""
     settings, rows = session.settings, list(records(session, last))
     rewards, names = rewards_to_learn(session, 0, last), settings.arms or ()
     shared = settings.shared
@@ -690,7 +706,7 @@ def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array]:
     told = np.array([rewards.get(row.answer.round, np.nan) for row in rows], float)
     within = (rule.least or 0.0, rule.most or 0.0) if bounded else None
     stages = np.array([row.answer.stage for row in rows], object)
-    return Outcomes(covariates, present, arms, told, chances, within), stages
+    return Outcomes(covariates, present, arms, told, chances, within), stages, [row.answer.time for row in rows]
 
 
 def _deviation(event: Event, planned: Sequence[int] | None) -> str:

@@ -46,6 +46,22 @@ class Cut(NamedTuple):
     summary: Summary
 
 
+class Outlook(NamedTuple):
+    """What is to be expected of an effect after a look.
+
+    Examples
+    --------
+    >>> Outlook(futility=0.3, trend=0.41, planned=0.82, predictive=0.45).planned
+    0.82
+    """
+
+    futility: float
+    """Z below which the trial would hardly show the planned effect; not binding, and NaN without such an effect."""
+    trend: float  #: The probability of a later look that shows an effect above 0, if the estimate is right.
+    planned: float  #: The same if the planned effect is right; NaN without one.
+    predictive: float  #: The same averaged over what may be right, by the estimate and its error alone.
+
+
 class Look(NamedTuple):
     """The interval of a look; all looks of an effect hold together with the level of its comparison.
 
@@ -68,6 +84,7 @@ class Look(NamedTuple):
     event: int = 0  #: The event that recorded the look when it was taken; 0 if it was computed afterwards.
     later: tuple[int, float, float, float] | None = None
     """What outcomes that came later would have made of a look on record: rewards, estimate, low and high."""
+    outlook: Outlook | None = None  #: What was to be expected after it, of a registered comparison; None at the end.
     p: float = math.nan
     """The repeated p-value of no difference, two-sided: the least error of this comparison, over all looks, with which
     this one shows a difference. It holds whenever and why ever the trial stops (Jennison and Turnbull, 1984)."""
@@ -81,22 +98,6 @@ class Look(NamedTuple):
     def excludes_zero(self) -> bool:
         """Whether it shows a difference."""
         return not self.low <= 0 <= self.high
-
-
-class Outlook(NamedTuple):
-    """What is to be expected of an effect after a look.
-
-    Examples
-    --------
-    >>> Outlook(futility=0.3, trend=0.41, planned=0.82, predictive=0.45).planned
-    0.82
-    """
-
-    futility: float
-    """Z below which the trial would hardly show the planned effect; not binding, and NaN without such an effect."""
-    trend: float  #: The probability of a later look that shows an effect above 0, if the estimate is right.
-    planned: float  #: The same if the planned effect is right; NaN without one.
-    predictive: float  #: The same averaged over what may be right, by the estimate and its error alone.
 
 
 def cuts_of(scores: Scores, plan: AnalysisPlan, decisions: int) -> list[Cut]:
@@ -218,6 +219,14 @@ def outlook_of(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> Outlo
     trend, planned = conditional_power(c, ahead, place, v, [last.estimate, 0.0 if math.isnan(drift) else drift])
     expected = predictive_power(c, ahead, place, v)
     return Outlook(stop, float(trend), float(planned) if plan.effect else math.nan, expected)
+
+
+def with_outlooks(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> tuple[Look, ...]:
+    """Return looks with what is to be expected after each that has no outlook on record."""
+    parts = [looks[: place + 1] for place in range(len(looks))]
+    return tuple(
+        part[-1] if part[-1].event else part[-1]._replace(outlook=outlook_of(part, plan, alpha)) for part in parts
+    )
 
 
 def final_of(looks: Sequence[Look], last: Summary, alpha: float, within: Range = EVERYTHING) -> Final | None:

@@ -1,16 +1,11 @@
-"""The analysis of a trial as text, Markdown and a page: the same tables and sentences in all of them.
-
-The ACE checklist is that of Dimairo and others, "The adaptive designs CONSORT extension (ACE) statement", Trials 21,
-528 (2020), table 2: items that an adaptive design adds to or changes, in our words, and where a report of ours answers
-them. 3b, 3c, 6, 7, 11c, 12, 13, 14, 17, 21 and 24b are numbered as in the table and the boxes of the statement; where
-we could not read the letter of an added item, it stands under the number of its section in CONSORT 2010 (8, 15, 20).
-"""
+"""The analysis of a trial as text, Markdown and a page: the same tables and sentences in all of them."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +23,20 @@ if TYPE_CHECKING:
 
 FEW = 30  # rounds that a variance must rest on before a normal approximation is trusted without a note
 SHOWN = 12  # covariates in the table of balance
-LATER = "with later outcomes: estimate, interval, rewards"
 EFFECTS = ["", "estimate at the last look", "interval of the look", "estimate now", "anytime", "exact anytime"]
-EFFECTS += ["rewards", "missing", "bound for missing"]
+EFFECTS += ["outcomes used", "missing", "bound for missing"]
 FLOW = ("arm", "allocated", "outcomes", "without one", "closed after", "plain mean")
-LOOKS = ["", "after decision", "rewards", "of planned", "estimate", "interval", "Z", "boundary", "excludes 0"]
-LOOKS += ["repeated p", "event", LATER]
+LOOKS = ["", "after decision", "outcomes used", "of planned", "estimate", "interval", "Z", "boundary", "excludes 0"]
+LOOKS += ["repeated p", "event"]
+LATER = ("", "after decision", "outcomes then", "outcomes now", "estimate", "interval")
+OUTLOOKS = ("", "after decision", "Z", "futility below", "power by trend", "as planned", "predictive")
 FINALS = ("", "median-unbiased", "level", "interval", "p, two-sided", "p, adjusted", "tipping point of missing rewards")
 CHECKLIST = "ACE checklist"
+CHECKLIST_NOTE = (
+    "Items that an adaptive design adds to CONSORT 2010 or changes, in our words, after table 2 of the ACE statement "
+    "(Dimairo et al., Trials 21, 528, 2020), and where this report answers them. We read their numbers there, but for "
+    "those marked *: we could not read their letters, so they stand under their sections."
+)
 PROTOCOL, BALANCE = "Protocol", "Covariate balance (standardised differences)"
 CAPTION = (
     "Difference of mean rewards to the control arm: the interval of each look, and the anytime interval last (dashed); "
@@ -45,7 +46,7 @@ CAPTION = (
 
 def text_of(analysis: Analysis) -> str:
     """Return the analysis as text for a console."""
-    lines = [f"{analysis.study}: {analysis.decisions} decisions, {analysis.rewards} rewards, as of {analysis.day}"]
+    lines = [f"{analysis.study}: {cut_of(analysis)}"]
     lines += [*answers_of(analysis), *advice_of(analysis)]
     tables = {title: grid.lines() for title, grid in tables_of(analysis).items() if title != CHECKLIST}
     tables[PROTOCOL] = [f"{what}: {value}" for what, value in analysis.protocol.items()]
@@ -53,6 +54,18 @@ def text_of(analysis: Analysis) -> str:
     for title, body in tables.items():
         lines += ["", title, *body]
     return "\n".join(lines)
+
+
+def day(time: int) -> str:
+    """Return the day of a time in microseconds since 1970 (UTC)."""
+    return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d}"
+
+
+def cut_of(analysis: Analysis) -> str:
+    """Return how many patients were analysed, when they came, and which event ends the record of what was known."""
+    came = "" if analysis.enrolled is None else f" from {' to '.join(map(day, analysis.enrolled))}"
+    said = f"{analysis.decisions} decisions{came}, {analysis.rewards} rewards, as of {analysis.day} (UTC)"
+    return f"{said}: event {analysis.event}, hash {analysis.hash}."
 
 
 def blinded_text_of(analysis: Analysis) -> str:
@@ -84,7 +97,7 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
         "Acts": (("day", "who", "what", "why"), [list(row) for row in analysis.acts], 4),
         "Allocation over time (mean probabilities)": (("until round", *(r[0] for r in analysis.flow)), allocation, 0),
         "Arm means": (EFFECTS, [_row(effect) for effect in analysis.means], 1),
-        "Stages and subgroups": (("stage", "", "rewards", "missing", "estimate", alone), stages, 2),
+        "Stages and subgroups": (("stage", "", "outcomes used", "missing", "estimate", alone), stages, 2),
         "Patients by stage (means of covariates)": (("covariate", *parts), means, 1),
         BALANCE: (("covariate", "arms", "as given", "weighted", "by chance up to"), balance, 2),
         PROTOCOL: (("registered", "before the first decision"), [*analysis.protocol.items()], 2),
@@ -97,21 +110,25 @@ def tables_of(analysis: Analysis) -> dict[str, Grid]:
 def _tables_of_looks(analysis: Analysis) -> dict[str, tuple[Any, Any, int]]:
     """Return the looks, what to expect after them, and what is said at the end."""
     registered = [effect for effect in analysis.contrasts if effect.registered]
+    shown = [(effect, look) for effect in registered or analysis.contrasts for look in effect.looks]
+    at = [(effect.name, str(look.round), str(look.rounds)) for effect, look in shown]
     looks = [
         [
-            *(effect.name, str(look.round), str(look.rounds), f"{look.fraction:.0%}"),
-            *(_number(look.estimate), _range(look.low, look.high)),
+            *(*place, f"{look.fraction:.0%}", _number(look.estimate), _range(look.low, look.high)),
             *(_number(look.z), _number(look.boundary), "yes" if look.excludes_zero else "no"),
             *(_p(look.p), str(look.event or "–")),
-            "–" if look.later is None else f"{_number(look.later[1])} ({_range(*look.later[2:])}), {look.later[0]}",
         ]
-        for effect in registered or analysis.contrasts
-        for look in effect.looks
+        for place, (_, look) in zip(at, shown, strict=True)
+    ]
+    later = [
+        [*place, str(look.later[0]), _number(look.later[1]), _range(*look.later[2:])]
+        for place, (_, look) in zip(at, shown, strict=True)
+        if look.later is not None and look.later[0] != look.rounds
     ]
     outlooks = [
-        [effect.name, _number(effect.looks[-1].z), *map(_number, effect.outlook)]
-        for effect in registered
-        if effect.outlook is not None
+        [effect.name, str(look.round), _number(look.z), *map(_number, look.outlook)]
+        for effect, look in shown
+        if look.outlook is not None
     ]
     finals = [
         [
@@ -124,7 +141,8 @@ def _tables_of_looks(analysis: Analysis) -> dict[str, tuple[Any, Any, int]]:
     return {
         "Final estimates (in the order of stages)": (FINALS, finals, 1),
         f"Looks ({analysis.plan.spending}, {len(analysis.plan.at)} planned)": (LOOKS, looks, 1),
-        "Outlook": (("", "Z", "futility below", "power by trend", "as planned", "predictive"), outlooks, 1),
+        "Looks with later outcomes (which changed no decision)": (LATER, later, 1),
+        "Outlook (at each look)": (OUTLOOKS, outlooks, 1),
     }
 
 
@@ -164,19 +182,22 @@ def _answer(effect: Effect, analysis: Analysis) -> str:
     level, difference = analysis.plan.level, not low <= 0 <= high
     if effect.looks:
         look = effect.looks[-1]
-        low, high, estimate, when = look.low, look.high, look.estimate, f"at the look after decision {look.round}"
+        low, high, estimate = look.low, look.high, look.estimate
+        when = f"repeated p {_p(look.p)}, at the look after decision {look.round}"
         level, difference = effect.level, effect.shown is not None
+    if effect.final is not None:
+        low, high, estimate = effect.final.low, effect.final.high, effect.final.median
+        p = "" if effect.adjusted is None else f"adjusted p {_p(effect.adjusted)}, "
+        when = f"{p}median-unbiased at the end, after decision {look.round}"
     if effect.effective < FEW and not difference and not effect.exact_low <= 0 <= effect.exact_high:
-        low, high, estimate, when = (
-            effect.exact_low,
-            effect.exact_high,
-            effect.estimate,
-            "by the exact anytime interval",
-        )
-        level, difference = analysis.plan.level, True
+        low, high, estimate = effect.exact_low, effect.exact_high, effect.estimate
+        when, level, difference = "by the exact anytime interval", analysis.plan.level, True
     if not math.isfinite(estimate):
         return f"{effect.arm} and {effect.against} cannot be compared yet."
     said = f"{_number(estimate)} ({100 * level:.4g} % interval {_range(low, high)}), {when}."
+    for name, *_, closed, _ in analysis.flow:
+        if closed is not None and name in (effect.arm, effect.against):
+            said += f" {name} got no patients after decision {closed}."
     if not difference and effect.looks and effect.looks[-1].excludes_zero:  # of comparisons in order
         return f"{effect.arm} and {effect.against} wait for the comparison before theirs, which showed nothing: {said}"
     if not difference:
@@ -243,7 +264,8 @@ def rendered(template: str, analysis: Analysis | None, **context: Any) -> str:
     contents = [(id, title.partition(" (")[0]) for id, title, _ in titled]
     contents += [("deviations", "Deviations"), ("notes", "Notes")] if analysis is not None else []
     answers = [] if analysis is None else [*answers_of(analysis), *advice_of(analysis)]
-    return _render(template, contents=contents, analysis=analysis, answers=answers, tables=titled, **context)
+    shown = {"analysis": analysis, "answers": answers, "cut": "" if analysis is None else cut_of(analysis)}
+    return _render(template, contents=contents, tables=titled, note=CHECKLIST_NOTE, **shown, **context)
 
 
 def _chart(analysis: Analysis) -> Drawing | None:
