@@ -557,8 +557,22 @@ def test_the_plan_prints_a_document_that_its_hash_names():
     plan = AnalysisPlan(400, looks=4, effect=0.2, subgroups={"older": (0, 65.0, None)}, estimand="All who were asked.")
     said = str(plan)
     assert plan.hash in said
-    for part in ("After 100, 200, 300, 400 decisions", "A difference of 0.2 matters", "older", "All who were asked."):
+    for part in (
+        "After 100, 200, 300, 400 decisions",
+        "A difference of 0.2 matters",
+        "All who were asked.",
+        "Signatures",
+    ):
         assert part in said
+    assert "older (covariate 0 from 65)" in said
+    # Lan and DeMets' boundaries of four looks, each with its two-sided p-value
+    assert (
+        "an error of 5 %, and if outcomes come as patients do, 4.333 (1.5e-05); 2.963 (0.003); 2.359 (0.018); " in said
+    )
+    assert "for the authors to write" in said
+    assert "400 patients. Simulated." in str(AnalysisPlan(400, size="Simulated."))
+    assert "size" not in plan.describe()  # so that plans without it keep their hash
+    assert AnalysisPlan(400, size="Simulated.").hash != AnalysisPlan(400).hash
     assert plan.hash == AnalysisPlan(**json.loads(json.dumps(plan.describe()))).hash
     assert plan.hash != AnalysisPlan(400, looks=4).hash
     assert "no boundary of futility" in str(AnalysisPlan(400))
@@ -641,6 +655,7 @@ def test_the_plan_is_written_as_a_page_that_prints_with_what_the_study_fixed(tmp
     for suffix in ("html", "md"):
         study.analysis().save_plan(tmp_path / f"plan.{suffix}")
         text = (tmp_path / f"plan.{suffix}").read_text(encoding="utf-8")
+        assert "with an error of 2.5 %" in text  # the first step of two comparisons
         for part in (study.settings.plan.hash, "control: placebo", "Hypotheses", "Missing outcomes", "first_event"):
             assert part in text
     assert "<script" not in (tmp_path / "plan.html").read_text(encoding="utf-8")

@@ -172,6 +172,11 @@ class TrialPlan:
         )
         return [f"{point.patients} patients with {point.looks} looks surely reach {text}.", code, rests]
 
+    def rationale(self) -> str:
+        """Return how the size was found, for `AnalysisPlan(size=…)`: what the trials say, and what they rest on."""
+        said = self.advice()
+        return f"{said[0]} {said[-1]}"
+
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON."""
         return dict(plain_json(asdict(self)))  # a width may be infinite

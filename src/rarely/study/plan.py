@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from rarely.extend.checks import as_number, check_choice, check_positive, check_whole, is_whole, named_arguments, shown
 from rarely.offpolicy.intervals import check_level
 from rarely.runs.files import plain_json
-from rarely.study.boundaries import Spending
+from rarely.study.boundaries import Spending, boundaries, spent
 from rarely.study.errors import InvalidStudy
 from rarely.study.events import canonical, check_id, digest
 
@@ -27,6 +29,11 @@ COMPARED = {
     "one before it was shown.",
     "each": "Each comparison has this error for itself; they do not hold together.",
 }
+SPENT = {
+    "obrien-fleming": "Lan and DeMets' function of O'Brien and Fleming's kind, which keeps most of it for the end",
+    "pocock": "Lan and DeMets' function of Pocock's kind, which gives each look about the same",
+}
+UNSAID_SIZE = "How this number was found is for the authors to write."
 ESTIMAND = (
     "The difference of mean rewards between each arm and the control arm, if all patients for whom both were available "
     "followed the arm that was drawn."
@@ -62,6 +69,8 @@ class AnalysisPlan:
         Registered subgroups by name: a covariate's number, and where the group begins and ends, None for no end.
     estimand
         What is estimated, of whom, and what happens to those without an outcome, in words, for the document.
+    size
+        How the number of patients was found, in words, for the document: `rarely.planning.TrialPlan.rationale` says it.
 
     Examples
     --------
@@ -80,6 +89,7 @@ class AnalysisPlan:
     power: float = 0.8
     subgroups: Mapping[str, Ends] | None = None
     estimand: str = ""
+    size: str = ""
 
     def __post_init__(self) -> None:
         check_whole("rounds of an analysis", self.rounds, 2)
@@ -102,8 +112,9 @@ class AnalysisPlan:
         count = len(self.looks) if isinstance(self.looks, Sequence) else self.looks
         if not 1 <= count <= min(MAX_LOOKS, self.rounds):
             raise InvalidStudy(f"there must be 1 to {MAX_LOOKS} looks, and no more than rounds; got {shown(count)}.")
-        if not isinstance(self.estimand, str) or not self.estimand.replace("\n", "").isprintable():
-            raise InvalidStudy(f"estimand must be printable text; got {shown(self.estimand)}.")
+        for name, text in (("estimand", self.estimand), ("size", self.size)):
+            if not isinstance(text, str) or not text.replace("\n", "").isprintable():
+                raise InvalidStudy(f"{name} must be printable text; got {shown(text)}.")
         if self.subgroups is not None:
             object.__setattr__(self, "subgroups", _read_subgroups(self.subgroups))
 
@@ -142,17 +153,19 @@ class AnalysisPlan:
     def sections(self, design: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the parts of the document by their titles."""
         fields = {
-            "design": "; ".join(f"{what}: {value}" for what, value in (design or {}).items()),
+            "design": "\n".join(f"- {what}: {value}" for what, value in (design or {}).items() if what != "plan"),
             "estimand": self.estimand or ESTIMAND,
             "looks": ", ".join(map(str, self.at)),
-            "spending": self.spending,
+            "boundaries": self._boundaries(design or {}),
+            "spending": SPENT[self.spending],
+            "size": f"{self.rounds} patients. {self.size or UNSAID_SIZE}",
             "error": 100 * (1 - self.level),
             "compared": COMPARED[self.comparisons],
             "futility": "There is no boundary of futility."
             if self.effect is None
             else f"A difference of {self.effect:g} matters. A boundary of futility, which does not bind, leaves "
             f"{self.power:.0%} power for it; the boundaries of efficacy do not count on it.",
-            "groups": ", ".join(f"{name} (covariate {ends[0]})" for name, ends in (self.subgroups or {}).items())
+            "groups": ", ".join(f"{name} ({_bounds(*ends)})" for name, ends in (self.subgroups or {}).items())
             or "None",
             "hash": self.hash,
         }
@@ -160,14 +173,28 @@ class AnalysisPlan:
         made = {title: text.strip().format(**fields) for title, _, text in parts}
         return {title: text for title, text in made.items() if text}
 
+    def _boundaries(self, design: Mapping[str, str]) -> str:
+        """Return the boundaries of a comparison before any other was shown, if outcomes come as patients do."""
+        several = len(json.loads(design["arms"])) - 1 if "control" in design and self.comparisons == "holm" else 1
+        alpha, shares = (1 - self.level) / several, [at / self.rounds for at in self.at]
+        bounds = boundaries([spent(self.spending, share, alpha) for share in shares], shares)
+        said = "; ".join(f"{c:.3f} ({2 * NormalDist().cdf(-c):.2g})" for c in bounds)
+        return f"with an error of {100 * alpha:.4g} %, and if outcomes come as patients do, {said}"
+
     def describe(self) -> dict[str, Any]:
         """Return the plan as JSON: its fields, so that `AnalysisPlan(**description)` is the inverse."""
-        return dict(plain_json(asdict(self)))
+        fields = dict(plain_json(asdict(self)))
+        return {name: value for name, value in fields.items() if value or name != "size"}  # hashes of before had none
 
 
 def read_template(name: str) -> str:
     """Return a text of the package."""
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+def _bounds(column: int, least: float | None, below: float | None) -> str:
+    ends = ("" if least is None else f" from {least:g}") + ("" if below is None else f" below {below:g}")
+    return f"covariate {column}{ends}"
 
 
 def _read_subgroups(subgroups: Any) -> dict[str, Ends]:
