@@ -15,9 +15,11 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import tomllib
 import warnings
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,60 +68,12 @@ from rarely.extend.provisional import MODELS, forwarded
 
 OFFERED = 512  # contexts that artificial rows are drawn from, the latest ones of all arms
 MOST = 10_000  # members, artificial rows of each, and what a whole number of an estimator in a file may be, at most
-FROM_FILES = {
-    "sklearn.linear_model": """ARDRegression BayesianRidge ElasticNet GammaRegressor HuberRegressor Lasso
-        LinearRegression PoissonRegressor QuantileRegressor Ridge SGDRegressor TweedieRegressor""",
-    "sklearn.tree": "DecisionTreeRegressor ExtraTreeRegressor",
-    "sklearn.ensemble": """AdaBoostRegressor BaggingRegressor ExtraTreesRegressor GradientBoostingRegressor
-        HistGradientBoostingRegressor RandomForestRegressor StackingRegressor VotingRegressor""",
-    "sklearn.neighbors": "KNeighborsRegressor",
-    "sklearn.kernel_ridge": "KernelRidge",
-    "sklearn.svm": "LinearSVR NuSVR SVR",
-    "sklearn.neural_network": "MLPRegressor",
-    "sklearn.gaussian_process": "GaussianProcessRegressor",
-    "sklearn.gaussian_process.kernels": """ConstantKernel DotProduct ExpSineSquared Exponentiation Matern Product RBF
-        RationalQuadratic Sum WhiteKernel""",
-    "sklearn.pipeline": "Pipeline",
-    "sklearn.compose": "ColumnTransformer TransformedTargetRegressor",
-    "sklearn.preprocessing": """MaxAbsScaler MinMaxScaler Normalizer OneHotEncoder OrdinalEncoder PowerTransformer
-        QuantileTransformer RobustScaler StandardScaler""",
-    "sklearn.impute": "KNNImputer SimpleImputer",
-    "sklearn.decomposition": "PCA",
-    "sklearn.kernel_approximation": "Nystroem RBFSampler",
-    "lightgbm": "LGBMRegressor",
-    "xgboost": "XGBRFRegressor XGBRegressor",
-}
+_ALLOWED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FROM_FILES: dict[str, str] = _ALLOWED["from_files"]
 """Classes that a file may have made, by their modules: training them writes nothing and connects to nothing."""
-HARMLESS = """
-    activation add_indicator algorithm alpha alpha_1 alpha_2 alpha_bounds alpha_init average base_score batch_size
-    beta_1 beta_2 boosting_type bootstrap bootstrap_features C cache_size categorical_features categories ccp_alpha
-    check_inverse clip coef0 colsample_bylevel colsample_bynode colsample_bytree compute_score constant_value
-    constant_value_bounds copy copy_X copy_X_train criterion cv degree deterministic drop dual early_stopping
-    encoded_missing_value epsilon estimator estimators eta0 exponent extra_trees feature_range fill_value
-    final_estimator fit_intercept force_col_wise force_row_wise gamma grow_policy handle_unknown hidden_layer_sizes
-    ignore_implicit_zeros importance_type interaction_cst intercept_scaling iterated_power k1 k2 keep_empty_features
-    kernel l1_ratio l2_regularization lambda_1 lambda_2 lambda_init leaf_size learning_rate learning_rate_init
-    length_scale length_scale_bounds link loss max_bin max_bins max_categories max_delta_step max_depth max_features
-    max_fun max_iter max_leaf_nodes max_leaves max_samples method metric min_child_samples min_child_weight
-    min_frequency min_impurity_decrease min_samples_leaf min_samples_split min_split_gain min_weight_fraction_leaf
-    missing missing_values momentum monotonic_cst n_components n_estimators n_iter_no_change n_jobs n_neighbors
-    n_oversamples n_quantiles n_restarts_optimizer n_targets nesterovs_momentum noise_level noise_level_bounds norm
-    normalize_y nu num_leaves num_parallel_tree objective oob_score optimizer output_distribution p passthrough
-    path_smooth penalty periodicity periodicity_bounds positive power power_iteration_normalizer power_t precompute
-    quantile quantile_range random_state reg_alpha reg_lambda regressor remainder selection shrinking shuffle sigma_0
-    sigma_0_bounds solver sparse_output sparse_threshold splitter standardize steps strategy subsample subsample_for_bin
-    subsample_freq svd_solver threshold_lambda tol transformer transformers tree_method unit_variance unknown_value
-    validation_fraction verbose verbose_feature_names_out verbosity warm_start weights whiten with_centering with_mean
-    with_scaling with_std
-"""
+HARMLESS: str = _ALLOWED["harmless"]
 """Parameters that a file may give them: none names a file, a folder, a machine or a function."""
-LARGEST = {
-    "random_state": 2**32,
-    "max_iter": 10**6,
-    "subsample_for_bin": 10**6,
-    "hidden_layer_sizes": 1000,
-    "n_jobs": 64,
-}
+LARGEST: dict[str, int] = _ALLOWED["largest"]
 """Whole numbers that a parameter in a file may be, at most, where that is not `MOST`."""
 
 
