@@ -27,7 +27,7 @@ def test_more_patients_have_more_power_and_narrower_intervals():
     assert large.stopped < 240
     assert large.best > 0.5
     assert made.enough == made.points[2]
-    assert "240 patients with 1 looks surely reach power 70% and width 0.5." in str(made)
+    assert "240 patients with one look surely reach power 70% and width 0.5." in str(made)
     assert "seeds 0 to 29" in str(made)
 
 
@@ -114,6 +114,17 @@ def test_other_rules_are_compared_in_the_same_table():
     assert points["LinTS"].inferior < points["equal"].inferior
     assert all(abs(point.median_bias) < 0.1 for point in made.points)
     assert {row[0] for row in made.grid().body} == set(rules)
+
+
+def test_power_is_that_of_the_best_arm_of_any_better_one_and_of_all():
+    made = plan_trial([0.3, 0.3, 0.55, 0.6], patients=[200], looks=[2], runs=60)
+    (point,) = made.points
+    assert point.every < point.power < point.some
+    head = made.grid().head
+    assert {"power", "any", "all"} <= {*head}
+    assert "time" not in head  # no accrual: nothing to say
+    assert not {"any", "all"} & {*plan_trial([0.3, 0.6], patients=[60], looks=[1], runs=5).grid().head}
+    assert "power" not in plan_trial([0.3, 0.3], patients=[60], looks=[1], runs=5).grid().head
 
 
 @pytest.mark.parametrize("noise", [None, 0.7])

@@ -40,13 +40,13 @@ SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Patients that are tried by default, in units of what two equal groups would need without looks."""
 COLUMNS = {
     "rule": "{0.policy}", "patients": "{0.patients}", "looks": "{0.looks}", "power": "{0.power:.0%}",
-    "95 % of it": "{0.low:.0%} to {0.high:.0%}", "all": "{0.every:.0%}",
+    "95 % of it": "{0.low:.0%} to {0.high:.0%}", "any": "{0.some:.0%}", "all": "{0.every:.0%}",
     "false (95 % of it)": "{0.error:.1%} ({0.error_low:.1%} to {0.error_high:.1%})", "width": "{0.width:.3f}",
     "stops at": "{0.stopped:.0f}", "best arm": "{0.best:.0%}", "worse arms": "{0.inferior:.0f}",
     "bias": "{0.bias:+.3f}", "median bias": "{0.median_bias:+.3f}", "anytime": "{0.anytime:.0%}",
     "coverage": "{0.coverage:.1%}", "time": "{0.time:.3g}",
 }  # fmt: skip
-"""The table of a plan: what each column says of a point."""
+"""The table of a plan: what each column says of a point; columns that say nothing of any are left out."""
 PARTS = 250  # trials that are played side by side
 KNOWING: tuple[TrialPolicy, ...] = ("LinTS", "LinUCB", "default", "equal")  # policies that are played with a covariate
 JUDGED = 100  # trials whose median-unbiased estimates are computed
@@ -85,6 +85,7 @@ class TrialPoint(NamedTuple):
     anytime: float  #: The power of the anytime interval, looked at as often.
     coverage: float  #: The share of trials in which all looks of all comparisons contained the true differences.
     policy: str = "LinTS"
+    some: float = math.nan  #: The power to find at least one arm that is better than the control arm.
     every: float = math.nan  #: The power to find every arm that is better than the control arm.
     error: float = math.nan  #: The share of trials that showed a difference that is none, or of the wrong sign.
     error_low: float = math.nan
@@ -135,9 +136,16 @@ class TrialPlan:
 
     def grid(self) -> Grid:
         """Return the curve as a table."""
-        points = (p._replace(time=math.nan if p.time is None else p.time) for p in self.points)
-        rows = [[form.format(point) for form in COLUMNS.values()] for point in points]
-        return Grid([*COLUMNS], [["–" if re.search("nan%|^nan", cell) else cell for cell in row] for row in rows], 1)
+        points = [p._replace(time=math.nan if p.time is None else p.time) for p in self.points]
+        several = sum(mean > self.means[0] for mean in self.means) > 1  # else any and all are the best one
+        forms = {name: form for name, form in COLUMNS.items() if several or name not in ("any", "all")}
+        said = {}
+        for name, form in forms.items():
+            cells = [form.format(point) for point in points]
+            cells = ["–" if re.search("nan%|^nan", cell) else cell for cell in cells]
+            if {*cells} != {"–"}:
+                said[name] = cells
+        return Grid([*said], list(zip(*said.values(), strict=True)), 1)
 
     def advice(self) -> list[str]:
         """Return what to do, and what it rests on, in sentences; a line of code comes second if there is one."""
@@ -170,7 +178,8 @@ class TrialPlan:
             f"schedule=AtRounds({_updates(plan, stages)}), stages=[Stage('burn-in', {stages[0].rounds}, burn_in=True), "
             f"Stage('adaptive', least={self.least:g})], plan={plan!r}"
         )
-        return [f"{point.patients} patients with {point.looks} looks surely reach {text}.", code, rests]
+        looks = "one look" if point.looks == 1 else f"{point.looks} looks"
+        return [f"{point.patients} patients with {looks} surely reach {text}.", code, rests]
 
     def rationale(self) -> str:
         """Return how the size was found, for `AnalysisPlan(size=…)`: what the trials say, and what they rest on."""
@@ -461,8 +470,9 @@ def _said(
     end = final_of(looks_of(seen, plan, alpha), last, alpha) if judged and known else None
     low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
     always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])
-    powers = (verdicts[best] > 0, all(verdicts[place] > 0 for place in better), always)
-    return dict(zip(("power", "every", "anytime"), powers if better else [math.nan] * 3, strict=True)) | {
+    found = [verdicts[place] > 0 for place in better]
+    powers = {"power": verdicts[best] > 0, "some": any(found), "every": all(found), "anytime": always}
+    return (powers if better else dict.fromkeys(powers, math.nan)) | {
         "error": min(verdicts) < 0,
         "coverage": all(holds(each, plan, alpha, truth) for each, truth in zip(comparisons, truths, strict=True)),
         "bias": last.estimate - truths[best] if known else math.nan,

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
@@ -43,7 +43,7 @@ Ends = tuple[int, float | None, float | None]
 
 
 @named_arguments
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AnalysisPlan:
     """When a trial is looked at, and how the error is spent on the looks; give it to `Study.create`.
 
@@ -117,6 +117,10 @@ class AnalysisPlan:
                 raise InvalidStudy(f"{name} must be printable text; got {shown(text)}.")
         if self.subgroups is not None:
             object.__setattr__(self, "subgroups", _read_subgroups(self.subgroups))
+
+    def __repr__(self) -> str:
+        values = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
+        return f"AnalysisPlan({', '.join(f'{name}={value!r}' for name, value, usual in values if value != usual)})"
 
     @property
     def at(self) -> tuple[int, ...]:
