@@ -4,7 +4,9 @@
 
 Medians over the rounds, and the best of three repeats; libraries that are not installed are left out. Below the table:
 the default after 1000 rounds as a multiple of its arithmetic, one product of contexts, an arccos of all its numbers and
-a solve; and what a frame of 10 columns of a user and 40 items adds to the same policy on arrays.
+a solve; what a frame of 10 columns of a user and 40 items adds to the same policy on arrays; and, as multiples of the
+same policy's decision in interleaved loops, a decision with a worth that changes nothing, one under a ceiling, and ten
+slots.
 """
 
 from __future__ import annotations
@@ -18,7 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, EveryRound, FramePolicy, LinTS, LinUCB, OnDemand, Paced, Uniform
+from rarely import (
+    BatchNeuralUCB,
+    Ceiling,
+    EveryRound,
+    FramePolicy,
+    LinTS,
+    LinUCB,
+    OnDemand,
+    Paced,
+    Uniform,
+    Worth,
+)
 from rarely._core.covariance.cholesky import GrowingCholesky
 
 Cost = tuple[float, float, float]
@@ -188,6 +201,27 @@ def frames_add(rounds: int = 200) -> float:
     return float(np.median(added)) / 1e3
 
 
+def over_bare(arms: int, dim: int, *, slots: int = 0, repeats: int = 40, loop: int = 100) -> dict[str, float]:
+    """Return what decisions with more to heed take over a bare one of the same policy, the least of many loops each."""
+    rng, made = np.random.default_rng(0), [LinUCB(dim, OnDemand(), seed=0) for _ in range(4)]
+    contexts, gains, spends = rng.random((arms, dim)), np.ones(arms), rng.random(arms)
+    bare, valued, spending = made[0], made[1], made[2].under(Ceiling(1e9, per=10**9))
+    plays: dict[str, Callable[[], Any]] = {"bare": lambda: bare.select(contexts)}
+    if slots:
+        plays[f"{slots} slots"] = lambda: made[3].select(contexts, slots=slots)
+    else:
+        plays["worth"] = lambda: valued.select(contexts, worth=gains)
+        plays["ceiling"] = lambda: spending.select(contexts, worth=Worth(gains, spends=spends))
+    costs: dict[str, list[int]] = {name: [] for name in plays}
+    for _ in range(repeats):
+        for name, play in plays.items():
+            start = process_time_ns()
+            for _ in range(loop):
+                play()
+            costs[name].append(process_time_ns() - start)
+    return {name: min(each) / min(costs["bare"]) for name, each in costs.items() if name != "bare"}
+
+
 PLAYS: dict[str, Play] = {
     "plain NumPy": plain,
     "Uniform": ours(lambda d, n: Uniform(d, Paced(horizon=n, batches=20), seed=0)),
@@ -221,6 +255,11 @@ def main() -> None:
             print(f"| {name} | " + " | ".join(f"{part / base:.2f}" if part else "" for part in cost) + " |")
         print(f"\nThe default after 1000 rounds: {over_arithmetic(arms, dim):.2f} times its arithmetic")
         print(f"A frame adds {frames_add() / base:.1f} times plain NumPy's decision")
+        for name, ratio in over_bare(arms, dim).items():
+            print(f"LinUCB, {name}: {ratio:.2f} times the same without")
+    for arms in (1000, 10_000):
+        for name, ratio in over_bare(arms, 20, slots=10, repeats=20, loop=5).items():
+            print(f"LinUCB, {name} among {arms} arms: {ratio:.1f} times one decision")
 
 
 if __name__ == "__main__":

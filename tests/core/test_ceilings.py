@@ -231,6 +231,57 @@ def test_rounds_under_a_ceiling_are_decided_in_c_as_plainly(maker, costs):
                 each.update()
 
 
+@pytest.mark.skipif(not native.in_use(), reason="there are no compiled loops")
+@settings(deadline=None, max_examples=12)
+@given(
+    seed=st.integers(0, 99),
+    maker=st.sampled_from([LinUCB, LinTS]),
+    arms=st.sampled_from([1, 3, 20]),
+    per=st.sampled_from(["horizon", 50]),
+    rate=st.floats(0.05, 1.0),
+)
+def test_a_round_like_the_last_one_is_charged_as_plainly(seed, maker, arms, per, rate):
+    """`decide_again` reads the ledger in C. The rounds that it refuses, of which there are few, go the plain way."""
+    rounds, draw, again = 120, np.random.default_rng(seed), 0
+    total = rate * (rounds if per == "horizon" else per)
+    one, plain = (maker(D, Paced(rounds, 4), seed=seed).under(Ceiling(total, per=per)) for _ in range(2))
+    plain._step = None
+    for _ in range(rounds):
+        contexts, spends = draw.normal(size=(arms, D)), draw.random(arms)
+        spends[0] = 0.0
+        worth, price, room = Worth(draw.normal(size=arms), 1.0, spends), one.price, (total - one.spent) / 2
+        made, wanted = (each.select(contexts, worth=worth) for each in (one, plain))
+        again += "worth" not in made.__dict__ or spends.max() > room
+        assert (made.arm, made.reason) == (wanted.arm, wanted.reason)
+        assert made.price == price
+        np.testing.assert_allclose([made.price, one.spent], [wanted.price, plain.spent], rtol=1e-6)
+        np.testing.assert_allclose(made.probabilities, wanted.probabilities, rtol=1e-6, atol=1e-9)
+        for name in ("gain", "cost", "spends"):
+            np.testing.assert_array_equal(getattr(made.worth, name), getattr(wanted.worth, name))
+        for each, decision in ((one, made), (plain, wanted)):
+            each.observe(decision, float(decision.arm))
+            if each.due:
+                each.update()
+    assert again > rounds / 2
+    for mine, theirs in zip(one._state.ledger.recent, plain._state.ledger.recent, strict=True):
+        for column, other in zip(mine, theirs, strict=True):
+            np.testing.assert_array_equal(column, other)
+
+
+def test_a_round_like_the_last_one_that_is_refused_spends_nothing():
+    policy, fits = LinUCB(D, OnDemand(), seed=0).under(Ceiling(50.0, per=100)), Worth(spends=[0.0, 0.5])
+    for _ in range(3):
+        policy.select(np.eye(2), worth=fits)
+    before, price = policy.fingerprint(), policy.price
+    for spends in (np.array([np.nan, 1.0]), [0.0, -1.0], np.inf, [0.0, 1.0, 2.0], [99.0, 99.0], None):
+        with pytest.raises(InvalidWorth):
+            policy.select(np.eye(2), worth=Worth(spends=spends))
+        assert (policy.fingerprint(), policy.price) == (before, price)
+    with pytest.raises(InvalidWorth):
+        policy.select(np.eye(2))
+    assert policy.select(np.eye(2), worth=Worth(spends=[0.0, 99.0])).reason == "ceiling"
+
+
 @pytest.mark.parametrize("costs", ["known", "learned"])
 def test_a_file_and_a_copy_go_on_alike(costs, tmp_path):
     limits = Ceiling(50.0, costs=costs), Shares(floors={0: 0.05}, caps={1: 60}, sticky=3, holdout=0.1)

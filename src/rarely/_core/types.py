@@ -60,7 +60,8 @@ LATER: dict[str, Callable[[Array], Any]] = {
     "bonuses": itemgetter(1),
     "probabilities": itemgetter(2),
 }
-"""What is made of the scores of a decision, (3, …) or with a worth (5, …), which a policy gives it in their place."""
+"""What is made of the scores of a decision, which a policy gives it in their place: (3, …), (5, …) with a worth, or
+(6, …) under a ceiling."""
 
 
 @dataclass(frozen=True, eq=False)

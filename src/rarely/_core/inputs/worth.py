@@ -93,7 +93,7 @@ class Worth:
         return cls(columns[0], columns[1], columns[2] if spends else None)
 
 
-LATER["worth"] = lambda scores: Worth(scores[3], scores[4])
+LATER["worth"] = lambda scores: Worth(*scores[3:])
 
 
 def worth_from(worth: Any) -> Worth:

@@ -110,6 +110,10 @@ struct rarely_step_task {
     const double *rows;            /* (the arms there are, dim) */
     struct rarely_dual_task *dual; /* NULL, or for one round of a policy of kernels, whose `parameters` are 1 */
     const double *gains, *costs;   /* (the arms there are,): a round's score is gain·mean + |gain|·bonus − cost; or NULL */
+    const double *spends;          /* (the arms there are,) of one round with gains: what an arm takes of a ceiling; or NULL */
+    const double *curve;           /* (2, points): rising prices of the ceiling, and what a round spends at each of them */
+    ptrdiff_t points, rounds_left;
+    double total, spent, price;    /* the ceiling; what was spent, in place; out: the price of the round */
     unsigned char *present;        /* (rounds, arms); NULL where all are; of a slate the first row, the others are out */
     const double *uniforms;        /* (rounds,); NULL where the most probable arm is chosen */
     const double *shares;          /* (rounds,): what a mixture gives each arm; NULL without one */

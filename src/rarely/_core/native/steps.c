@@ -28,6 +28,7 @@
 #define TINY_VARIANCE 1e-30
 #define DIGITS_LOST 1e-10 /* as in covariance/cholesky.py */
 #define CANCELLED 1e-4    /* as in covariance/protocol.py */
+#define ROUNDING 1e-9     /* as in policies/ceilings.py */
 
 enum rule { UPPER, UPPER_SHARED, THOMPSON, THOMPSON_SHARED, UNIFORM, GIVEN };
 enum trouble { FINE, WRONG_CONTEXTS, LARGE_FEATURES, LARGE_VARIANCES, NO_MEMORY, LARGE_BONUSES, ROUNDED_OFF, LARGE_WORTH,
@@ -90,6 +91,27 @@ static void mix(double *chances, ptrdiff_t count, double epsilon, double least) 
     for (ptrdiff_t k = 0; k < count; k++)
         if (k != top) others += chances[k];
     chances[top] = 1 - others > least ? 1 - others : least;
+}
+
+/* The price at which a round spends this much, between those of the curve: see `Ledger.price`. */
+static double price_at(const double *prices, const double *spending, ptrdiff_t points, double rate) {
+    ptrdiff_t j = 0;
+    while (j < points && spending[j] > rate) j++;
+    if (j == 0 || j == points) return prices[j ? points - 1 : 0];
+    const double slope = (prices[j - 1] - prices[j]) / (spending[j - 1] - spending[j]);
+    const volatile double rise = slope * (rate - spending[j]); /* rounded by itself, as NumPy does */
+    return rise + prices[j];
+}
+
+/* What arms take of a ceiling joins their costs, at the price of the round. Returns whether all of them fit. */
+static int charge(struct rarely_step_task *task, ptrdiff_t count, double *costs) {
+    const double left = task->total - task->spent, most = highest_of(task->spends, count, 1);
+    const double rate = (left > 0 ? left : 0) / (task->rounds_left > 1 ? task->rounds_left : 1);
+    if (!all_finite(task->spends, count) || highest_of(task->spends, count, -1) > 0) return 0;
+    if (most > left + ROUNDING * task->total || task->spent + most > task->total * (1 + ROUNDING)) return 0;
+    task->price = price_at(task->curve, task->curve + task->points, task->points, rate);
+    for (ptrdiff_t k = 0; k < count; k++) costs[k] += task->price * task->spends[k];
+    return 1;
 }
 
 /* The probabilities of the arms of a round; bonuses are rounded as `sizes` are, and scores by `rounded` besides. `work`

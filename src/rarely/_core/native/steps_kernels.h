@@ -168,13 +168,14 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
     double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all;
     double *values = work + count, *reaches = values + count, *sizes = reaches + count, *known = task->known + 3 * (task->row + t);
     double *chosen = task->chosen + (task->row + t) * dim, most_gain = 0, most_cost = 0;
-    double least_cost = INFINITY;
     int trouble = FINE, finite = 1, fits = 1;
     for (ptrdiff_t k = 0; k < count && task->gains; k++) {
         const ptrdiff_t at = slate ? slate->left[k] : first + k;
         if (!isfinite(task->gains[at]) || !isfinite(task->costs[at])) return WRONG_WORTH;
-        if (task->costs[at] < least_cost) least_cost = task->costs[at];
+        values[k] = task->costs[at];
     }
+    if (task->gains && task->spends && !charge(task, count, values)) return WRONG_WORTH;
+    const double least_cost = task->gains ? -highest_of(values, count, -1) : 0;
     if (slate && t && task->parameters) recall(task, slate, count, means, work);
     else if (task->dual) trouble = dual_assess(task, rows, count, means, work, sizes);
     else if (task->parameters) trouble = NAME(assess)(task, rows, count, means, work, slate);
@@ -183,10 +184,11 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
     if (!task->parameters) memset(means, 0, count * sizeof *means), memset(work, 0, count * sizeof *work);
     for (ptrdiff_t k = 0; k < count; k++) bonuses[k] = task->per_deviation * sqrt(work[k]);
     for (ptrdiff_t k = 0; k < count; k++) sizes[k] = task->dual ? task->per_deviation * sqrt(sizes[k]) : bonuses[k];
-    memcpy(values, means, count * sizeof *values), memcpy(reaches, bonuses, count * sizeof *reaches);
+    if (!task->gains) memcpy(values, means, count * sizeof *values);
+    memcpy(reaches, bonuses, count * sizeof *reaches);
     for (ptrdiff_t k = 0; k < count && task->gains; k++) {
         const ptrdiff_t at = slate ? slate->left[k] : first + k;
-        const double gain = task->gains[at], cost = task->costs[at] - least_cost; /* what all share decides nothing */
+        const double gain = task->gains[at], cost = values[k] - least_cost; /* what all share decides nothing */
         values[k] = gain * means[k] - cost, reaches[k] *= fabs(gain);
         sizes[k] *= fabs(gain);
         if (fabs(gain) > most_gain) most_gain = fabs(gain);
@@ -206,6 +208,7 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
     if (task->advances) {
         for (ptrdiff_t j = 0; j < dim; j++) chosen[j] = rows[(slate ? slate->left[arm] : arm) * dim + j];
         known[0] = chances[arm], known[1] = means[arm], known[2] = bonuses[arm];
+        if (task->gains && task->spends) task->spent += task->spends[arm];
     }
     if (task->advances && task->parameters) {
         task->picked += log(work[arm] > TINY_VARIANCE ? work[arm] : TINY_VARIANCE);

@@ -50,6 +50,8 @@ ROUNDING = 1e-9
 """Part of a ceiling by which sums of costs may miss it."""
 COUNTS = ("horizon", "begun", "solved", "capped")
 """Numbers of rounds in a ledger."""
+SAID = ("gain", "cost", "spends")
+"""What was said of each arm of a latest round."""
 
 
 @named_arguments
@@ -164,10 +166,13 @@ class Recent(NamedTuple):
 
     rows: Array
     present: BoolArray
-    gain: Array
-    cost: Array
-    spends: Array
-    """(K,): 0 for absent arms."""
+    worth: Array
+    """(3, K): gain, cost and what is spent, 0 for absent arms."""
+
+    @property
+    def spends(self) -> Array:
+        """What showing each arm takes, (K,)."""
+        return np.asarray(self.worth[2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +222,11 @@ class Ledger:
     """(2, m): rising prices, and what a round spends at each of them."""
     solved: int = 0
     """Rounds when the price was solved."""
-    recent: tuple[Recent, ...] = ()
+    rounds: list[Recent | tuple[Array, Array]] = field(default_factory=list)
+    """The latest rounds, or contexts and scores of such as had all arms. Behind the first `end` only the longest of the
+    ledgers that share the list adds; prices are solved on the last `used` of these."""
+    end: int = 0
+    used: int = 0
     shown: Mapping[int, int] = field(default_factory=dict)
     """How often capped arms were shown in the period of the caps, which began after `capped` rounds."""
     capped: int = 0
@@ -246,7 +255,28 @@ class Ledger:
 
     def rate(self, round: int) -> float:
         """Return what is left for each round, this one included."""
-        return max(0.0, self.left) / max(1, self.begun + self.horizon - round + 1)
+        return max(0.0, self.left) / max(1, self.rounds_left(round))
+
+    def rounds_left(self, round: int) -> int:
+        """Return how many rounds the period of the ceiling has left, this one included."""
+        return self.begun + self.horizon - round + 1
+
+    @property
+    def recent(self) -> list[Recent]:
+        """The rounds on which prices are solved."""
+        return [
+            each if isinstance(each, Recent) else Recent(each[0], np.ones(len(each[0]), np.bool_), each[1][3:, 0])
+            for each in self._latest
+        ]
+
+    @property
+    def _latest(self) -> Any:
+        return self.rounds[self.end - self.used : self.end]
+
+    @property
+    def by_known_costs(self) -> bool:
+        """Whether nothing but a ceiling on known costs has a say."""
+        return self.ceiling is not None and self.ceiling.costs == "known" and self.shares == Shares()
 
     def price(self, round: int) -> float:
         """Return C⁻¹(ρ), the price at which the latest contexts would spend what is left for a round."""
@@ -300,13 +330,24 @@ class Ledger:
             else:
                 assert self.costs is not None
                 change["waiting"] = {**self.waiting, round: max(float(costs[arm]), self.costs.largest)}
-            most = max(1, min(LATEST, MOST_NUMBERS // max(recent.rows.size, 1)))
-            change["recent"] = (*self.recent[max(0, len(self.recent) - most + 1) :], recent)
+            change |= self._with(recent, recent.rows.size)
         if arm in self.shares.caps:
             change["shown"] = {**self.shown, arm: self.shown.get(arm, 0) + 1}
         if user is not None:
             self.kept[user] = (arm, round)
         return replace(self, **change)
+
+    def _with(self, latest: Recent | tuple[Array, Array], numbers: int) -> dict[str, Any]:
+        """Return what changes with one more of the latest rounds; those that are too many go now and then."""
+        shared, used = self.end == len(self.rounds) < 2 * LATEST, self.used + 1
+        rounds: Any = self.rounds if shared else self._latest
+        rounds.append(latest)
+        most = LATEST if numbers * LATEST <= MOST_NUMBERS else max(1, MOST_NUMBERS // numbers)
+        return {"rounds": rounds, "end": len(rounds), "used": used if used <= most else most}
+
+    def charged(self, spent: float, rows: Array, scores: Array) -> Ledger:
+        """Return the ledger after a round of all arms, (K, d), with these scores, (6, 1, K)."""
+        return changed(self, spent=spent, **self._with((rows, scores), rows.size))
 
     def with_costs(self, rounds: Any, contexts: Array, costs: Array) -> Ledger:
         """Return the ledger after the costs of some rounds were told."""
@@ -332,8 +373,10 @@ class Ledger:
         numbers |= {name: [*getattr(self, name).items()] for name in ("shown", "waiting")}
         arrays: Arrays = {"curve": self.curve}
         if self.recent:
-            arrays |= dict(zip(Recent._fields, map(np.concatenate, zip(*self.recent, strict=True)), strict=True))
-            arrays["arms"] = np.array([len(each.present) for each in self.recent])
+            rows, present, worth = zip(*self.recent, strict=True)
+            arrays |= {"rows": np.concatenate(rows), "present": np.concatenate(present)}
+            arrays |= dict(zip(SAID, np.concatenate(worth, axis=1), strict=True))
+            arrays["arms"] = np.array([len(each) for each in present])
         if self.costs is not None:
             numbers["largest"] = self.costs.largest
             arrays |= {name: getattr(self.costs, name) for name in ("gram", "moment", "weights")}
@@ -349,11 +392,11 @@ class Ledger:
             recent, costs, width = list[Recent](), None, dim + 1
             if "rows" in saved:
                 arms = saved.array("arms", (None,), "int")
-                kinds = {name: saved.array(name, (int(arms.sum()),), "float") for name in Recent._fields[2:]}
-                kinds = {"present": saved.array("present", (int(arms.sum()),), "bool")} | kinds
-                present, *columns = (np.split(each, np.cumsum(arms)[:-1]) for each in kinds.values())
+                total, ends = int(arms.sum()), np.cumsum(arms)[:-1]
+                present = np.split(saved.array("present", (total,), "bool"), ends)
+                worth = np.split(np.array([saved.array(name, (total,)) for name in SAID]), ends, axis=1)
                 counts = np.cumsum([each.sum() for each in present])[:-1]
-                recent = [*map(Recent, np.split(saved.array("rows", (None, dim)), counts), present, *columns)]
+                recent = [*map(Recent, np.split(saved.array("rows", (None, dim)), counts), present, worth)]
             if "gram" in saved:
                 vectors = saved.array("moment", (width,)), saved.array("weights", (width,))
                 costs = Costs(saved.array("gram", (width, width)), *vectors, saved.number("largest"))
@@ -361,7 +404,8 @@ class Ledger:
             lists: dict[str, Any] = {name: dict(map(tuple, saved.value(name))) for name in ("shown", "waiting")}
             made = Ceiling(**ceiling) if ceiling else None
             saved.check((costs is not None) == (made is not None and made.costs == "learned"), "costs that are learned")
-            return cls(made, shares, **numbers, recent=tuple(recent), kept=kept, costs=costs, **lists)
+            numbers |= {"rounds": recent, "end": len(recent), "used": len(recent)}
+            return cls(made, shares, **numbers, kept=kept, costs=costs, **lists)
 
 
 def opened(ceiling: Any, shares: Any, state: PolicyState) -> Ledger:
@@ -455,15 +499,20 @@ def decide_within(
     if costs is not None:
         worth = Worth(np.ones(arms), np.zeros(arms)) if worth is None else worth
         worth = replace(worth, spends=costs)
-        recent = Recent(rounds.rows(0, 1), rounds.present[0].copy(), worth.gain, worth.cost, costs)
+        recent = Recent(rounds.rows(0, 1), rounds.present[0].copy(), np.array([worth.gain, worth.cost, costs]))
     keeps = user if ledger.shares.sticky and "sticky" not in reason else None
     ledger = ledger.after(t, int(decision.arm), costs, recent, keeps)
-    current = changed(after.current, rule=state.current.rule)
-    after = changed(after, current=current, ledger=ledger)
-    if costs is not None and t - ledger.begun >= 2 * max(1, ledger.solved - ledger.begun):
-        after = repriced(after)
+    if after.current.rule is not state.current.rule:
+        after = changed(after, current=changed(after.current, rule=state.current.rule))
     known = price if costs is not None else None
-    return after, changed(decision, worth=worth, price=known, reason=reason)
+    return repriced_in_time(changed(after, ledger=ledger)), changed(decision, worth=worth, price=known, reason=reason)
+
+
+def repriced_in_time(state: PolicyState) -> PolicyState:
+    """Return the state with its price solved anew, if rounds have doubled since that was done."""
+    ledger: Ledger = state.ledger
+    doubled = state.history.rounds - ledger.begun >= 2 * max(1, ledger.solved - ledger.begun)
+    return repriced(state) if doubled and ledger.used else state
 
 
 def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:
@@ -523,7 +572,7 @@ def _scored(state: PolicyState, ledger: Ledger) -> list[ScoredArms]:
         if ledger.costs is not None:
             spends = np.zeros(len(each.present))
             spends[each.present] = ledger.costs.of(each.rows)
-        present[i, : len(spends)], columns[:, i, : len(spends)] = each.present, (each.gain, each.cost, spends)
+        present[i, : len(spends)], columns[:, i, : len(spends)] = each.present, (*each.worth[:2], spends)
     asked: Any = ([each.rows for each in recent], present, width, False, bool(present.all()), True, Worth(*columns))
     rounds, current = RoundContexts(*asked), state.current.fork()
     with np.errstate(all="ignore"):

@@ -84,7 +84,12 @@ class CompiledStep:
         """What the last round left: if the state still has both, and its shape comes again, nothing is left to do."""
         self._stats: ArmStats | None = None
         self._one: tuple[int, int] | None = None
-        self._gain_and_cost: Any = None
+        self._said: Any = None
+        """Gain, cost and what is spent of a ceiling, and the number that all costs are; None where they differ."""
+        self._same_cost: float | None = None
+        self._curve: Any = None
+        """C(p) that C knows, and whether known costs alone have a say in what is spent."""
+        self._charges = False
         self._kernels: Any = None
         self._in_use = False
         """Whether a call has begun and not ended; the last line, because this may be interrupted as well."""
@@ -174,8 +179,8 @@ class CompiledStep:
         ):
             return None
         task, place, self._covariance = self._task, state.random, current.covariance
-        task.gains = None
-        if worth is not None and not self._take(worth):
+        ledger, task.gains = state.ledger, None
+        if (worth is not None or ledger is not None) and not self._take(worth, ledger, len(history) + 1):
             return None
         self._in_use = True
         if history.full or history.tables[0] is not self._tables:
@@ -196,10 +201,14 @@ class CompiledStep:
         history = history.after_rounds(1, life)
         clock = state.clock.after_round(history.rounds, current.covariance.log_det)
         after = changed(state, current=current, clock=clock, history=history, random=place, arm_stats=stats)
-        scores, lot = self._room["scores"].copy(), self._room["held_out"] if self._lots else None
+        tables, lot = self._room["tables"], self._room["held_out"] if self._lots else None
+        scores = tables[0 if worth is None else 1 if ledger is None else 2].copy()
         decision = decision_of(scores, (task.arm,), after, life, lot, self._source, None, single=True)
         if worth is not None:
             del decision.__dict__["worth"]  # which is made of the scores when it is asked for
+        if ledger is not None:
+            decision.__dict__["price"] = task.price
+            after.__dict__["ledger"] = ledger.charged(task.spent, self._room["rows"][0].copy(), scores)
         self._in_use = False
         return after, decision
 
@@ -227,19 +236,36 @@ class CompiledStep:
         task.disjoint, task.offered, task.log_det = stats.disjoint, stats.arms, covariance.log_det
         task.unexplored, task.picked, task.least_known = stats.unexplored, stats.chosen, stats.least_known
 
-    def _take(self, worth: Any) -> bool:
-        """Tell C gain and cost of one round, if they are arrays or numbers; what is not finite it finds itself."""
-        worth = worth if type(worth) is Worth else Worth(worth)
-        if worth.spends is not None:
+    def _take(self, worth: Any, ledger: Any, round: int) -> bool:
+        """Tell C gain, cost and spending of one round, if they are arrays or numbers; what is wrong it finds itself."""
+        task, gain, cost, spends, (gains, costs, spent) = self._task, worth, 0.0, None, self._said
+        if type(worth) is Worth:
+            gain, cost, spends = worth.gain, worth.cost, worth.spends
+        if (spends is None) is not (ledger is None) or (ledger is not None and not self._charge(ledger, round)):
             return False
-        gain, cost, (gains, costs) = worth.gain, worth.cost, self._gain_and_cost
         try:  # in half the time of assignments to arrays, and with shapes and kinds checked
             gains[:] = gain if type(gain) is not float else np.full(len(gains), gain)
-            costs[:] = cost if type(cost) is not float else np.full(len(costs), cost)
+            if cost is not self._same_cost:
+                self._same_cost = None
+                costs[:] = cost if type(cost) is not float else np.full(len(costs), cost)
+                self._same_cost = cost if type(cost) is float else None
+            if ledger is not None:
+                spent[:] = spends if type(spends) is not float else np.full(len(spent), spends)
         except (TypeError, ValueError):
             return False
-        self._task.gains = self._gains
+        task.gains, task.spends = self._gains, None if ledger is None else self._spends
         return True
+
+    def _charge(self, ledger: Any, round: int) -> bool:
+        """Tell C how a ceiling stands; return whether it is one of known costs, alone, in a period under way."""
+        task = self._task
+        if ledger.curve is not self._curve:
+            curve, self._curve, self._charges = ledger.curve, None, ledger.by_known_costs
+            if self._charges:
+                task.total, task.curve, task.points = ledger.ceiling.total, address(curve), curve.shape[1]
+            self._curve = curve
+        task.spent, task.rounds_left = ledger.spent, ledger.rounds_left(round)
+        return self._charges and task.rounds_left > 0
 
     def decide(
         self,
@@ -337,14 +363,15 @@ class CompiledStep:
         given = 1 if slots else count
         end, task.slots = start + given, slots
         if self._shape != (count, arms, task.dim):
-            tables = (("rows", (count, arms, task.dim)), ("scores", (5, count, arms)))
+            tables = (("rows", (count, arms, task.dim)), ("scores", (6, count, arms)))
             offered = [("present", (count, arms))]
             each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
             self._lay_out([*tables, *offered, *each])
             self._shape = task.rounds, task.arms, _ = (count, arms, task.dim)
-            self._room["worth"], worth = self._room["scores"][3:], self._place["scores"] + 24 * count * arms
-            self._gains, task.costs = worth, worth + 8 * count * arms
-            self._gain_and_cost = [memoryview(values[0]) for values in self._room["worth"]]
+            scores, size = self._room["scores"], 8 * count * arms
+            self._room["worth"], self._room["tables"] = scores[3:], (scores[:3], scores[:5], scores)
+            self._gains, task.costs, self._spends = (self._place["scores"] + i * size for i in (3, 4, 5))
+            self._said, self._same_cost = [memoryview(values[0]) for values in scores[3:]], None
         room, places = self._room, self._place
         if rounds.whole:
             np.add(rounds.given[start:end], 0.0, out=room["rows"][:given])
@@ -383,10 +410,11 @@ class CompiledStep:
 
     def _say_worth(self, worth: Worth | None, start: int, end: int) -> None:
         """Tell C what outcomes are worth: of the arms there are, in order."""
-        self._task.gains = None if worth is None else self._gains
+        self._task.gains, self._task.spends = None if worth is None else self._gains, None
         if worth is not None:
+            self._same_cost = None
             there = ... if self._task.present is None else self._room["present"][: end - start]
-            for table, values in zip(self._room["worth"], (worth.gain, worth.cost), strict=True):
+            for table, values in zip(self._room["worth"], (worth.gain, worth.cost), strict=False):
                 numbers = values[start:end][there].ravel()
                 table.ravel()[: len(numbers)] = numbers
 

@@ -57,6 +57,7 @@ from rarely._core.policies.ceilings import (
     decide_within,
     opened,
     repriced,
+    repriced_in_time,
     within_limits,
 )
 from rarely._core.policies.compaction import compacted
@@ -304,13 +305,14 @@ class Policy(ABC):
         """
         with self._single_caller():
             before, step = self._state, self._step
-            plain = mask is None and slots is None and user is None and before.ledger is None
+            plain = mask is None and slots is None and user is None
             if plain and step is not None and not until_due:
                 again = step.decide_again(before, self._packed(contexts), worth, self._scratch, self._life)
                 if again is not None:
-                    if again[0].clock.due:
-                        warn_overdue(before, again[0])
-                    self._state, decision = again
+                    after, decision = again
+                    if after.clock.due:
+                        warn_overdue(before, after)
+                    self._state = after if after.ledger is None else repriced_in_time(after)
                     return decision
             after, decision = self._decide(contexts, mask, worth, user, slots=slots, until_due=until_due)
             if after.clock.due and not until_due:
