@@ -4,6 +4,7 @@ import html
 import itertools
 import json
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -326,6 +327,37 @@ def every_page(study, folder):
         found.save(folder / f"page.{suffix}")
         yield html.unescape((folder / f"page.{suffix}").read_text(encoding="utf-8"))
     yield str(found)
+
+
+def test_looks_at_an_arm_that_was_closed_spend_their_error_though_they_learn_nothing():
+    """Sums that stay are the same Z: each look excludes what one look with the error spent so far excludes."""
+    plan, known = AnalysisPlan(400, looks=4), Summary(100, 0.1, 0.05, 400.0, 1e9)
+    for information in ([400.0] * 4, [400.0, 401.0, 400.5, 399.0]):
+        cuts = [Cut(at, at / 400, known._replace(information=v)) for at, v in zip(plan.at, information, strict=True)]
+        single = [-NormalDist().inv_cdf(spent(plan.spending, at / 400, 0.05) / 2) for at in plan.at]
+        assert [look.boundary for look in looks_of(cuts, plan, 0.05)] == pytest.approx(single, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_estimate_beyond_what_rewards_allow_is_in_its_intervals_and_on_its_side(seed):
+    """One arm fails always, the other never: the weighted mean may exceed 1, where no variance is."""
+    truth = {"placebo": 0.0, "high": 1.0}
+    policy = LinTS(dim=2, schedule=AtRounds([60]), seed=seed)
+    settings = {"stages": [Stage("alike", 60, burn_in=True), Stage("main", least=0.05)], "arms": list(truth)}
+    settings |= {"control": "placebo", "rewards": RewardRule(least=0.0, most=1.0), "plan": AnalysisPlan(120, looks=2)}
+    study = Study.create("memory://beyond", f"{seed}", policy=policy, **settings)
+    for _ in range(120):
+        answer = study.ask(np.eye(2))
+        study.tell(answer.id, truth[answer.arm])
+        if study.due:
+            study.update()
+    (effect,) = study.analysis().contrasts
+    end = effect.final
+    assert effect.low <= effect.estimate <= effect.high <= 1
+    assert end.low <= end.median <= end.high <= 1
+    assert end.median > 0.8
+    assert all(look.low <= look.estimate <= look.high for look in effect.looks)
+    assert "high is better than placebo" in answers_of(study.analysis())[0]
 
 
 def test_outcomes_of_a_closed_arm_and_those_that_cannot_count_are_deviations_on_every_page(tmp_path):

@@ -34,6 +34,7 @@ from rarely.extend.provisional import distribution
 Spending = Literal["obrien-fleming", "pocock"]
 MIN_PIECES, MAX_PIECES = 12, 400
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
+LEAST_GROWTH = 1e-4  # of information from look to look: of less, the pieces of a passage are too long to follow
 FURTHEST = 8.0  # a boundary that is never crossed in double precision
 REACH = 16.0  # deviations of a step beyond which nothing arrives, under any drift of interest
 BLOCK = 128  # places that are reached at a time

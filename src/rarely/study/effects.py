@@ -160,7 +160,10 @@ class Summary(NamedTuple):
     gap: float = 0.0
 
     def interval(self, deviations: float) -> Range:
-        """Return all θ that are at most as much as this many normal deviations from θ̂; all numbers if m is 0."""
+        """Return all θ that are at most as much as this many normal deviations from θ̂; all numbers if m is 0.
+
+        And θ̂, also where it is beyond what rewards allow, so that its V is below 0.
+        """
         if not self.effective > 0:
             return -math.inf, math.inf
         t = t_quantile(deviations, 2 * self.effective)
@@ -169,7 +172,8 @@ class Summary(NamedTuple):
         if not 0 <= half < math.inf:
             return -math.inf, math.inf
         half = math.sqrt(half)
-        return self.estimate - (middle + half) / square, self.estimate - (middle - half) / square
+        low, high = (self.estimate - (middle + side * half) / square for side in (1, -1))
+        return min(low, self.estimate), max(high, self.estimate)
 
     def variance(self, theta: float) -> float:
         """Return the variance of the estimate if `theta` is true."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ import numpy as np
 from rarely.offpolicy.intervals import Range, cut, deviations
 from rarely.study.boundaries import (
     FURTHEST,
+    LEAST_GROWTH,
     Final,
     boundaries,
     conditional_power,
@@ -126,9 +128,8 @@ def _bounds(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float) -> list[float
 
 
 def _growing(information: Sequence[float]) -> list[float]:
-    """Return information that grows from look to look, as the integration needs it: a reward may add nothing."""
-    known = np.maximum.accumulate(information) if len(information) else np.zeros(0)
-    return [float(each) for each in known * (1 + 1e-9 * np.arange(len(known)))]
+    """Return information that grows from look to look as the integration needs it: a closed arm adds nothing."""
+    return [*accumulate(information, lambda before, now: max(now, before * (1 + LEAST_GROWTH)))]
 
 
 def repeated_p(cuts: Sequence[Cut], plan: AnalysisPlan) -> float:
@@ -211,7 +212,7 @@ def outlook_of(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> Outlo
         errors = [spent(plan.spending, look.fraction, 2 * (1 - plan.power)) / 2 for look in clear]
         stop = futility(errors, information, bounds, drift)[-1]
     v = information[-1]
-    ahead = [v * max(share / last.fraction, 1.0 + 1e-6 * (i + 1)) for i, share in enumerate(later)]
+    ahead = _growing([v, *(v * share / last.fraction for share in later)])[1:]
     errors = [spent(plan.spending, look.fraction, alpha) for look in clear]
     errors += [spent(plan.spending, share, alpha) for share in later]
     c = boundaries(np.maximum.accumulate(errors).tolist(), [*information, *ahead])[len(clear) :]
@@ -248,9 +249,11 @@ def final_of(looks: Sequence[Look], last: Summary, alpha: float, within: Range =
     def at(drift: float) -> float:
         """Return where the last look's interval ends, as many deviations from the estimate as the drift is."""
         away = drift / now.error - now.z
-        return float(np.clip(last.interval(abs(away))[int(away > 0)], *within))
+        return last.interval(abs(away))[int(away > 0)]
 
-    found = Final(end.p, *map(at, end[1:]))
+    median, low, high = map(at, end[1:])
+    median = median if math.isfinite(median) else last.estimate  # beyond what rewards allow: nothing is as near as it
+    found = Final(end.p, *(float(np.clip(value, *within)) for value in (median, low, high)))
     unplanned = now.fraction < 1 and not any(look.excludes_zero for look in clear)
     return found._replace(p=now.p, low=now.low, high=now.high) if unplanned else found
 
