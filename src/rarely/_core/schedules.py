@@ -113,8 +113,7 @@ class BatchEnd(NamedTuple):
     earliest: int
     latest: int
     growth: float = math.inf
-    last: int = NEVER
-    """The last round with which it may end: nothing is due after the horizon."""
+    last: int = NEVER  # the last round with which it may end: nothing is due after the horizon
 
     def ends_with(self, round: int, growth: float) -> bool:
         """Return whether the batch ends with this round, or would have ended before."""

@@ -59,23 +59,17 @@ class Logged:
 
     id: str
     version: int
-    policy: str
-    """Of the published file: 16 digits of its SHA-256."""
-    origin: str
-    """The policy's `lineage` after its first update."""
-    before: int
-    """Decisions since its decider opened the version."""
+    policy: str  # of the published file: 16 digits of its SHA-256
+    origin: str  # the policy's `lineage` after its first update
+    before: int  # decisions since its decider opened the version
     arm: int
     arms: int
-    absent: tuple[int, ...]
-    """Arms that were not available."""
+    absent: tuple[int, ...]  # arms that were not available
     probability: float
     mean: float
     bonus: float
-    stats: tuple[Any, ...]
-    """How well the arms were known: the fields of `ArmStats`."""
-    contexts: Array
-    """(k, d): of the arms that were available."""
+    stats: tuple[Any, ...]  # how well the arms were known: the fields of `ArmStats`
+    contexts: Array  # (k, d): of the arms that were available
     worth: tuple[tuple[float, ...], ...] = ()
     """Gain and cost of the arms that were available; () where outcomes are worth what they are."""
 
@@ -123,10 +117,8 @@ class Mark(NamedTuple):
     start: int = 0
     stop: int = 0
     """Its number from 1, and its bytes in the file."""
-    begins: str = ""
-    """Its first bytes, by which it is known again."""
-    end: str = ""
-    """What it says of the end of the log, "" where it is a decision."""
+    begins: str = ""  # its first bytes, by which it is known again
+    end: str = ""  # what it says of the end of the log, "" where it is a decision
 
 
 UNREAD = Mark()

@@ -179,8 +179,7 @@ class Rows:
     """The rows of Parquet files, numbered in the order of the files' names."""
 
     system: Any
-    files: tuple[tuple[str, int, int, int], ...]
-    """Path, rows, time of the last change, and size of each."""
+    files: tuple[tuple[str, int, int, int], ...]  # path, rows, time of the last change, and size of each
 
     @classmethod
     def at(cls, url: str | os.PathLike[str], columns: Sequence[str]) -> Rows:

@@ -32,7 +32,7 @@ from rarely.cluster.decider_logs import Log, Logged, LostDecisions, damaged, lin
 from rarely.cluster.files import Folder
 from rarely.errors import InvalidInput, InvalidSlate, RarelyError
 from rarely.extend import Array
-from rarely.extend.provisional import LiveCopy, Worth, archive, restore
+from rarely.extend.provisional import LiveCopy, Worth, archive, forwarded, restore
 
 USED = "used.json"
 PUBLISHED = re.compile(r"policy-\d{6}-[0-9a-f]{64}\.rarely")
@@ -211,10 +211,7 @@ class Decider:
     def __exit__(self, *error: Any) -> None:
         self.close()
 
-    @property
-    def version(self) -> int:
-        """The version in use."""
-        return self._version.policy.version
+    version: int = forwarded("_version.policy.version", "The version in use.")
 
     def decide(
         self, id: str, contexts: Any, mask: Any = None, *, worth: Any = None, slots: int | None = None

@@ -358,10 +358,8 @@ class Night:
 
     folder: Folder
     campaign: Campaign
-    base: int
-    """Rounds of the policy before its first."""
-    earlier: tuple[Work, ...]
-    """Updates that it was part of; none where the policy has not taken in its rounds yet."""
+    base: int  # rounds of the policy before its first
+    earlier: tuple[Work, ...]  # updates that it was part of; none where the policy has not taken in its rounds yet
 
     def read(self, block: int, columns: Sequence[str]) -> Any:
         """Return columns of a block, which must have as many decisions, on as many numbers, as the campaign says."""

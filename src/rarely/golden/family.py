@@ -65,10 +65,8 @@ class Family:
     name: str
     lives: Callable[[], Mapping[str, Life]]
     """Returns the lives by name; a change in one of them is a change of the family."""
-    on: Family | None = None
-    """A family whose numerics this one's rest on: its digest is part of this one's."""
-    needs: str = ""
-    """A package without which no life can be played; "" for none."""
+    on: Family | None = None  # a family whose numerics this one's rest on: its digest is part of this one's
+    needs: str = ""  # a package without which no life can be played; "" for none
 
     @property
     def playable(self) -> bool:

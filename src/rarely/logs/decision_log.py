@@ -49,6 +49,7 @@ from rarely.extend.provisional import (
     OpenContexts,
     RoundContexts,
     Worth,
+    forwarded,
     new_values,
     read_rounds,
     slot_rewards,
@@ -421,10 +422,7 @@ class DecisionLog:
         places = np.flatnonzero(~np.isnan(self._state["rewards"]))
         return np.asarray(places[np.argsort(self._state["rounds"][places], kind="stable")], np.int64)
 
-    @property
-    def arm_count(self) -> int:
-        """K, the most arms of any round."""
-        return self._state.width
+    arm_count: int = forwarded("_state.width", "K, the most arms of any round.")
 
     rounds: IntArray = _column("rounds", "(n,): the policy's numbers of the rounds, in the order of their recording.")
     versions: IntArray = _column("versions", "(n,): the version that decided; −1 where something else did.")

@@ -71,10 +71,8 @@ def share_of_sums(a: Sequence[float], b: Sequence[float], confidence: float = CO
 class Sample:
     """Paired runs, on a scale on which they are averaged: differences, or logarithms of ratios."""
 
-    values: tuple[float, ...]
-    """One for each run; NaN where a run has no such value."""
-    unit: float | None = None
-    """The ratio whose logarithm is 0; None for differences."""
+    values: tuple[float, ...]  # one for each run; NaN where a run has no such value
+    unit: float | None = None  # the ratio whose logarithm is 0; None for differences
     exact: bool = False
     """Whether equal runs are equal by construction: counts that a schedule fixes. Then they leave no doubt."""
 

@@ -13,7 +13,7 @@ from rarely import ArmBlocks, FramePolicy, Interval, Policy
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Progress
 from rarely.extend.checks import check_choice, is_whole, shown
-from rarely.extend.provisional import facts_table
+from rarely.extend.provisional import facts_table, forwarded
 from rarely.logs import DecisionLog
 from rarely.study import audit, versions
 from rarely.study.analysis import Analysis, analyse, close, take_look
@@ -480,25 +480,15 @@ class Study:
 
     # --- state
 
-    @property
-    def name(self) -> str:
-        """The name of the study."""
-        return self._session.name
-
-    @property
-    def settings(self) -> StudySettings:
-        """The settings that it was created with."""
-        return self._session.settings
-
-    @property
-    def due(self) -> bool:
-        """Whether the schedule has ended the batch, as of the last call that this process made."""
-        return self._session.due
-
-    @property
-    def saved(self) -> int:
-        """The last event of the latest checkpoint; later ones are repeated when the study is opened again."""
-        return self._session.saved
+    name: str = forwarded("_session.name", "The name of the study.")
+    settings: StudySettings = forwarded("_session.settings", "The settings that it was created with.")
+    due: bool = forwarded(
+        "_session.due", "Whether the schedule has ended the batch, as of the last call that this process made."
+    )
+    saved: int = forwarded(
+        "_session.saved",
+        "The last event of the latest checkpoint; later ones are repeated when the study is opened again.",
+    )
 
     def status(self) -> Status:
         """Return the current state of the study."""

@@ -41,14 +41,11 @@ class Cell(runs.Cell):
 
     problem: str
     policy: str
-    batches: int | None
-    """The budget B; None is T."""
+    batches: int | None  # the budget B; None is T
     seed: int
     rounds: int
-    label: str | None = None
-    """The column of the class in a CSV file."""
-    ignore: tuple[str, ...] = ()
-    """Columns of it that are left out."""
+    label: str | None = None  # the column of the class in a CSV file
+    ignore: tuple[str, ...] = ()  # columns of it that are left out
 
     @property
     def id(self) -> str:

@@ -38,10 +38,8 @@ class AuthorsNetwork(AtEnds, ABC):
     """What the two share: the network, U and σ."""
 
     stream, refits = 10, True
-    decay: float
-    """λ"""
-    variance: float
-    """ν"""
+    decay: float  # λ
+    variance: float  # ν
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)

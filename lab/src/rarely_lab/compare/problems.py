@@ -104,10 +104,8 @@ class AtEnds:
     (True, True, None, False, True)
     """
 
-    stream: ClassVar[int] = 0
-    """The random numbers of this kind of contestant."""
-    refits: bool = False
-    """Whether an update learns from all rewards so far, not only from those since the last one."""
+    stream: ClassVar[int] = 0  # the random numbers of this kind of contestant
+    refits: bool = False  # whether an update learns from all rewards so far, not only from those since the last one
 
     def __init__(self, task: Task, ends: tuple[int, ...] | None = None) -> None:
         self._task, self._generator = task, np.random.default_rng((task.seed, 0, self.stream))

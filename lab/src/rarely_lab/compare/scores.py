@@ -45,8 +45,7 @@ class Scale:
 
     zero: float
     one: float
-    best: str
-    """The policy that is 0, or the board that has it on record."""
+    best: str  # the policy that is 0, or the board that has it on record
     batches: int | None
     """Its budget; None is T, or a board's. A number where no sequential run is on record: the largest then serves."""
 

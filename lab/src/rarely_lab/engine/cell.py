@@ -32,8 +32,7 @@ class Cell(ABC):
     plain values.
     """
 
-    record_type: ClassVar[type[Record]]
-    """The record that it leaves."""
+    record_type: ClassVar[type[Record]]  # the record that it leaves
     shared_field: ClassVar[str] = ""
     """A large field that many cells have in common, which a cluster is sent only once; empty where there is none."""
 
@@ -126,8 +125,7 @@ class LocalExecutor:
 class RayExecutor:
     """Processes of Ray, each with one BLAS thread."""
 
-    jobs: int | None = None
-    """Cells played at a time; None: one for each core that there is."""
+    jobs: int | None = None  # cells played at a time; None: one for each core that there is
     address: str | None = None
     """A cluster, as `auto`, `host:port` or `ray://host:port`; None: a Ray that starts and ends with the run."""
 

@@ -158,14 +158,11 @@ class Played:
     """What a contestant did in T rounds."""
 
     rounds: Rounds
-    arms: IntArray
-    """The arm of every round, (T,)."""
-    updates: list[int]
-    """The rounds after which it was updated."""
+    arms: IntArray  # the arm of every round, (T,)
+    updates: list[int]  # the rounds after which it was updated
     selecting: Stopwatch
     training: Stopwatch
-    near_ties: int | None = None
-    """Rounds in which two arms were nearly tied, where they are counted."""
+    near_ties: int | None = None  # rounds in which two arms were nearly tied, where they are counted
 
     @property
     def regrets(self) -> Array:

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from rarely.errors import RarelyError
+from rarely.extend.provisional import forwarded
 from rarely.runs.machine import side_by_side
 from rarely.worlds import Rounds
 from rarely_lab.engine import cell as runs
@@ -83,10 +84,7 @@ class GpuExecutor:
                 "a process that played was killed; is there enough memory? The same command continues."
             ) from None
 
-    @property
-    def at_once(self) -> int:
-        """The processes, each of which plays many cells at once."""
-        return self.jobs
+    at_once = forwarded("jobs", "The processes, each of which plays many cells at once.")
 
     def work(self, cell: Any) -> float:
         """Predict the seconds of a process that a cell takes here, as its share of those that are played at once."""

@@ -39,12 +39,9 @@ class Configuration:
     """
 
     kind: Kind
-    batches: int | None = None
-    """The budget B."""
-    log_ratio: float | None = None
-    """The threshold log q of the determinant rule."""
-    ridge: float | None = None
-    """λ of a linear configuration, and `beta` its β; a neural one takes its problem's."""
+    batches: int | None = None  # the budget B
+    log_ratio: float | None = None  # the threshold log q of the determinant rule
+    ridge: float | None = None  # λ of a linear configuration, and `beta` its β; a neural one takes its problem's
     beta: float | None = None
 
     @property

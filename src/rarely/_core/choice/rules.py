@@ -29,7 +29,7 @@ import numpy as np
 from rarely._core.choice.gaussian_argmax import highest_of_gaussians
 from rarely._core.errors import InvalidContexts, InvalidInput, as_number, named_arguments, shown
 from rarely._core.registry import Registry
-from rarely._core.types import Array, BoolArray, IntArray
+from rarely._core.types import Array, BoolArray, IntArray, forwarded
 
 TIE = 1e-9
 ROUNDED = 16 * 2.0**-52  # rounding of a score, relative to its size: that of a sum of some numbers of this size
@@ -272,9 +272,7 @@ class MixedRule(ChoiceRule):
     def draws(self) -> bool:
         return self.rule.draws or self.mixture.epsilon > 0
 
-    @property
-    def joint(self) -> bool:
-        return self.rule.joint
+    joint = forwarded("rule.joint")
 
     def probabilities(self, scores: ArmScores) -> Array:
         least = self.exploration_share(~np.isnan(scores.means))
@@ -292,9 +290,7 @@ class FixedShares(ChoiceRule):
     rule: ChoiceRule
     least: tuple[float, ...] | float
 
-    @property
-    def joint(self) -> bool:
-        return self.rule.joint
+    joint = forwarded("rule.joint")
 
     def probabilities(self, scores: ArmScores) -> Array:
         """Return a + (1 − Σa)·p, on the grid of exact multiples of 2⁻⁵³."""

@@ -50,12 +50,9 @@ RECENT = 64  # chosen contexts by which two forms of Z are compared, the latest 
 class SizeRule(NamedTuple):
     """What "auto" and "exact" do at given sizes."""
 
-    dual_rounds: int
-    """Rounds after which the dual form is left inside a batch."""
-    primal: bool
-    """Whether the primal form is small enough."""
-    approximation: str
-    """The form to use where neither is."""
+    dual_rounds: int  # rounds after which the dual form is left inside a batch
+    primal: bool  # whether the primal form is small enough
+    approximation: str  # the form to use where neither is
 
 
 @dataclass(frozen=True)

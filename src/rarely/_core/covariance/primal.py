@@ -39,12 +39,9 @@ class Pending(NamedTuple):
     """Rounds on top of Z, (n, ·) each."""
 
     features: Array
-    solved: Array
-    """Y."""
-    rows: Array | None
-    """Of the factor of I + YYᵀ; None for rounds that must be absorbed at once."""
-    absorbed: Primal | None = None
-    """Z with all of these."""
+    solved: Array  # Y
+    rows: Array | None  # of the factor of I + YYᵀ; None for rounds that must be absorbed at once
+    absorbed: Primal | None = None  # Z with all of these
 
 
 class Primal(Covariance):
@@ -72,8 +69,7 @@ class Primal(Covariance):
     advanced_to: Array | None = None
     """The inverse of the factor of the running Z, and Z, (2, p, p), as a compiled step left them, until they are read
     otherwise; no round is pending then."""
-    frozen_at: Array | None = None
-    """The same of the frozen Z, where it was the running one as a step left it."""
+    frozen_at: Array | None = None  # the same of the frozen Z, where it was the running one as a step left it
 
     def __getattr__(self, name: str) -> Any:
         """Make Z and its factors when first asked for: λI, unless the running one has advanced."""

@@ -36,14 +36,10 @@ SEVERAL = -1  # for `ContextReader.arms`: the number of arms varies
 class Part:
     """Some consecutive rounds, checked: `rows` holds the contexts of the available arms, in order."""
 
-    rows: Array
-    """(N, d) with N = present.sum()."""
-    present: BoolArray
-    """(n, K): which arms are available."""
-    complete: bool
-    """Whether every arm is available; a decision among all arms then needs no bookkeeping of them."""
-    worth: Any = None
-    """The `Worth` of these rounds, (n, K); None where outcomes are worth what they are."""
+    rows: Array  # (N, d) with N = present.sum()
+    present: BoolArray  # (n, K): which arms are available
+    complete: bool  # whether every arm is available; a decision among all arms then needs no bookkeeping of them
+    worth: Any = None  # the `Worth` of these rounds, (n, K); None where outcomes are worth what they are
 
     def __len__(self) -> int:
         return len(self.present)
@@ -282,14 +278,10 @@ class ContextReader:
     """Reads contexts and remembers their form, to notice calls that are right in shape and wrong."""
 
     dim: int
-    fits_scale: bool
-    """Whether the policy scales contexts itself, which would fill the zeros of blocks."""
-    columns: tuple[str, ...] | None = None
-    """Names of the numbers in a context, from the first table with names."""
-    arms: int | None = None
-    """K of the single rounds so far; None before the first."""
-    missing: bool = False
-    """Whether NaN is accepted, because the policy's model takes it."""
+    fits_scale: bool  # whether the policy scales contexts itself, which would fill the zeros of blocks
+    columns: tuple[str, ...] | None = None  # names of the numbers in a context, from the first table with names
+    arms: int | None = None  # K of the single rounds so far; None before the first
+    missing: bool = False  # whether NaN is accepted, because the policy's model takes it
 
     def read(self, contexts: Any, mask: Any) -> RoundContexts:
         """Return the rounds that came, checked."""

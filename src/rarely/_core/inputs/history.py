@@ -59,12 +59,10 @@ _ID = re.compile("([0-9a-f]{16})-([0-9]{1,18})")  # a life, which is what `secre
 class Samples(NamedTuple):
     """What an update learns from."""
 
-    rows: IntArray
-    """(n,): their rows."""
+    rows: IntArray  # (n,): their rows
     contexts: Array
     rewards: Array
-    weights: Array | None
-    """(n,), or None if nothing is forgotten."""
+    weights: Array | None  # (n,), or None if nothing is forgotten
 
     def clipped(self, quantiles: tuple[float, float] | None) -> Samples:
         """Return the samples with rewards beyond these quantiles taken as equal to them."""
@@ -115,16 +113,12 @@ class KeptRows:
     """Which rows are kept, all from `start` on and those in `old`, and what is left of the others."""
 
     start: int = 0
-    old: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
-    """Rows before `start` that are kept, rising."""
-    rewards: RewardSums = field(default_factory=RewardSums)
-    """Of the rows that were dropped with a reward."""
-    abandoned: int = 0
-    """Rounds that were dropped without a reward."""
+    old: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # rows before `start` that are kept, rising
+    rewards: RewardSums = field(default_factory=RewardSums)  # of the rows that were dropped with a reward
+    abandoned: int = 0  # rounds that were dropped without a reward
     settled: int = 0
     """Some of the first `settled` rewards, in the order of arrival, were dropped; all later ones are kept."""
-    late: int = 0
-    """Rewards that arrived for dropped rounds and were counted."""
+    late: int = 0  # rewards that arrived for dropped rounds and were counted
 
     @property
     def dropped(self) -> int:

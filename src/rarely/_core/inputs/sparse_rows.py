@@ -122,10 +122,8 @@ class SparseRows(Standardising):
 class SeenSpace(SparseRows):
     """The coordinates of contexts in the space that a sample of them spans: at most as many as the sample has rows."""
 
-    seen: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
-    """The columns of the sample, with column 0."""
-    basis: Array | None = None
-    """(len(seen), r), orthonormal; None for the columns themselves."""
+    seen: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))  # the columns of the sample, with column 0
+    basis: Array | None = None  # (len(seen), r), orthonormal; None for the columns themselves
 
     @classmethod
     def of_sample(cls, rows: SparseRows, contexts: Array) -> SeenSpace:

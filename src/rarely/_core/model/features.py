@@ -19,7 +19,7 @@ import numpy as np
 from rarely._core.growable_array import GrowableRows
 from rarely._core.native import linalg
 from rarely._core.saving.fields import Fields
-from rarely._core.types import Array, Arrays
+from rarely._core.types import Array, Arrays, forwarded
 
 TILE_NUMBERS = 2**16  # numbers in a tile of inner products, so that its three arrays stay in the second-level cache
 
@@ -153,10 +153,9 @@ class FactorRows(GrowableRows):
         """All of them, without a copy."""
         return self.part(0, self._length)
 
-    @property
-    def buffers(self) -> tuple[Array, ...]:
-        """Inputs of each layer, then signals, with room behind the rows so far."""
-        return self._buffers
+    buffers: tuple[Array, ...] = forwarded(
+        "_buffers", "Inputs of each layer, then signals, with room behind the rows so far."
+    )
 
     def part(self, start: int, end: int) -> Factors:
         """Return some of them, without a copy."""

@@ -35,13 +35,10 @@ _OLD_PROCESSOR = (
 class Blas:
     """The library of matrix products that NumPy calls."""
 
-    name: str
-    """As NumPy was built: "scipy-openblas", "mkl", "accelerate"; or "unknown"."""
+    name: str  # as NumPy was built: "scipy-openblas", "mkl", "accelerate"; or "unknown"
     version: str
-    kernel: str
-    """The processor whose code OpenBLAS runs, such as "SkylakeX"; "" if unknown."""
-    threads: int | None
-    """How many threads it uses; None if unknown."""
+    kernel: str  # the processor whose code OpenBLAS runs, such as "SkylakeX"; "" if unknown
+    threads: int | None  # how many threads it uses; None if unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,9 @@ def _header() -> str:
 class State(NamedTuple):
     """The library, or the reason why it cannot be used."""
 
-    library: Any
-    """With the types of its functions; None if it cannot be used."""
-    reason: str
-    """Why it cannot be used, and what to do; "" if it can."""
-    stale: bool = False
-    """Whether it was built from other sources than those of this version."""
+    library: Any  # with the types of its functions; None if it cannot be used
+    reason: str  # why it cannot be used, and what to do; "" if it can
+    stale: bool = False  # whether it was built from other sources than those of this version
 
 
 @cache

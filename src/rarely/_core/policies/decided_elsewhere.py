@@ -36,7 +36,7 @@ from rarely._core.policies.select import decide, rounds_at_once, score
 from rarely._core.policies.state import ArmStats, PolicyState, UpdateRecord, Version
 from rarely._core.policies.update import UpdateResult
 from rarely._core.saving.fields import Fields
-from rarely._core.types import Array, BoolArray, Decision, IntArray
+from rarely._core.types import Array, BoolArray, Decision, IntArray, forwarded
 
 
 def alone(policy: Policy) -> PolicyState:
@@ -113,10 +113,7 @@ class VersionFunction:
             )
         return cls(state.clock.version, replace(state.current, within_batch="frozen"), state.reader)
 
-    @property
-    def draws(self) -> bool:
-        """Whether it needs a random number for each round."""
-        return self.version.rule.draws
+    draws = forwarded("version.rule.draws", "Whether it needs a random number for each round.")
 
     def offered(self) -> OfferedArms:
         """Return what is known of offered arms before the first round."""

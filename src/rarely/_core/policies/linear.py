@@ -444,9 +444,7 @@ class SparseLinearLearner(Learner):
     def widths(self) -> Widths:
         return ((1, self.scale.dim + 2 * self.scale.constant),)
 
-    @property
-    def sparse(self) -> SparseRows:
-        return self.scale
+    sparse = forwarded("scale")
 
     @property
     def theta(self) -> Array:

@@ -37,7 +37,7 @@ from rarely._core.policies.policy import Policy, Ties
 from rarely._core.policies.state import WithinBatch
 from rarely._core.schedules import EveryRound, Schedule
 from rarely._core.training.gradient_descent import Precision, TrainingPlan
-from rarely._core.types import Array
+from rarely._core.types import Array, forwarded
 
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01  # m, J and β where a policy does not tune itself
 TUNED_HIDDEN = 200
@@ -309,10 +309,7 @@ class BatchNeuralUCB(Policy):
         model: Any = self._settings.get("model")
         return None if model is None else model.at(self._network.weights)
 
-    @property
-    def network(self) -> Network:
-        """The shape of the network."""
-        return self._network.network
+    network: Network = forwarded("_network.network", "The shape of the network.")
 
     @property
     def weights(self) -> list[Array]:
@@ -331,10 +328,7 @@ class BatchNeuralUCB(Policy):
         assert scale is not None
         return scale.map
 
-    @property
-    def tunes(self) -> bool:
-        """Whether the likelihood of the rewards chooses what the settings leave open."""
-        return self._tunes
+    tunes: bool = forwarded("_tunes", "Whether the likelihood of the rewards chooses what the settings leave open.")
 
     @property
     def _network(self) -> NetworkLearner:

@@ -47,7 +47,7 @@ from rarely._core.policies.learner import (
 from rarely._core.policies.network_learner import LastLayerLearner, NetworkLearner, SparseTraining
 from rarely._core.saving.fields import Fields
 from rarely._core.training.watch import Watch
-from rarely._core.types import Array, Arrays, BoolArray, IntArray
+from rarely._core.types import Array, Arrays, BoolArray, IntArray, forwarded
 
 STEPS = 330  # J: enough for momentum to come close to the minimiser
 LEAST_TRUST, BEYOND = 1e-6, 3.0
@@ -70,9 +70,7 @@ class TunedNetwork(NetworkLearner):
     learned: int = 0  # rewards that had arrived
     updates: tuple[int, ...] = ()  # rows at which versions began
 
-    @property
-    def chooses_memory(self) -> bool:
-        return self.forgets
+    chooses_memory = forwarded("forgets")
 
     @property
     def noise(self) -> float | None:

@@ -20,7 +20,7 @@ from rarely._core.policies.policy import Policy
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import OnDemand, Schedule
 from rarely._core.training.watch import UNWATCHED, Watch
-from rarely._core.types import Array, Arrays, BoolArray
+from rarely._core.types import Array, Arrays, BoolArray, forwarded
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,7 @@ class NoModel(Learner):
     columns: int
     widths, predicts, rebuilds = (), False, False
 
-    @property
-    def dim(self) -> int:
-        return self.columns
+    dim = forwarded("columns")
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         nothing, zeros = contexts[:, :0], np.zeros(len(contexts))

@@ -59,8 +59,7 @@ class Archive(NamedTuple):
 
     header: dict[str, Any]
     arrays: Arrays
-    version: str
-    """The version of rarely that wrote it."""
+    version: str  # the version of rarely that wrote it
 
 
 class _Bundle(zipfile.ZipFile):

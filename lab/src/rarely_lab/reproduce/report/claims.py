@@ -66,8 +66,7 @@ class Measured:
 
     what: str
     needs: str
-    sample: Sample = NO_RUNS
-    """The runs that were measured; none if a configuration was not run."""
+    sample: Sample = NO_RUNS  # the runs that were measured; none if a configuration was not run
     low: float = 0.0
     high: float = math.inf
     strict: bool = False
@@ -111,12 +110,10 @@ class Check:
 
     what: str
     needs: str
-    parts: tuple[Measured, ...]
-    """All must lie in their ranges."""
+    parts: tuple[Measured, ...]  # all must lie in their ranges
     note: str = ""
     counts: bool = True
-    applies: bool = True
-    """False where the comparison has no meaning for these runs."""
+    applies: bool = True  # False where the comparison has no meaning for these runs
     relative: bool = False
     """Whether it asks that something be close to sequential NeuralUCB, which says little if that learns nothing."""
 
@@ -144,8 +141,7 @@ class Decided:
     estimate: IntervalEstimate | None
     confidence: float
     note: str = ""
-    part: Measured | None = None
-    """What decided it, or left it open."""
+    part: Measured | None = None  # what decided it, or left it open
 
     def describe(self) -> dict[str, Any]:
         e, check = self.estimate, self.check
@@ -390,8 +386,7 @@ class Claim:
     """A statement of the paper, in other words, and its checks."""
 
     id: str
-    short: str
-    """A few words for a summary."""
+    short: str  # a few words for a summary
     says: str
     checks: Callable[[ClaimChecker], list[Check]]
     rule: Rule = ALL
@@ -411,12 +406,10 @@ class Judged:
     problem: str
     preset: PresetName
     rounds: int
-    verdict: Verdict
-    """A figure is not applicable."""
+    verdict: Verdict  # a figure is not applicable
     checks: list[Decided]
     estimand: Estimand = "mean"
-    idle: str = ""
-    """Why it holds although nothing learns; empty elsewhere."""
+    idle: str = ""  # why it holds although nothing learns; empty elsewhere
     runs_to_decide: float = math.nan
     """The runs with which the chances of an inconclusive claim are even: ∞ for a tie, NaN if unknown."""
 

@@ -251,12 +251,9 @@ class Growth:
     label: str
     kind: Kind
     series: dict[int, Series]
-    regret: Sample
-    """The exponent a of regret ∝ Tᵃ."""
-    versions: Sample
-    """The exponent of the number of versions."""
-    per_log: Sample
-    """Versions for each unit of log T."""
+    regret: Sample  # the exponent a of regret ∝ Tᵃ
+    versions: Sample  # the exponent of the number of versions
+    per_log: Sample  # versions for each unit of log T
 
 
 def growth(comparisons: Iterable[Comparison]) -> list[Growth]:
