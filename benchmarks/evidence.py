@@ -100,6 +100,21 @@ def heavy(seed: int) -> Made:
     return made._replace(rewards=made.means + 0.3 * np.random.default_rng(seed).standard_t(2, size=made.means.shape))
 
 
+def mistaken(seed: int) -> Made:
+    """One reward in a hundred is a mistake, of 10¹² on either side."""
+    made, rng = heavy(seed), np.random.default_rng((seed, 4))
+    noise = rng.normal(0, 0.3, made.means.shape)
+    wrong = np.where(rng.random(made.means.shape) < 0.01, rng.choice([-1e12, 1e12], made.means.shape), 0.0)
+    return made._replace(rewards=made.means + noise + wrong)
+
+
+def purchases(seed: int) -> Made:
+    """One visit in twenty buys for 30, among visits that are worth nothing but noise."""
+    made, rng = clicking(lambda x, w, v, t: 0.1 * logistic(1.5 * x @ w), 4, 8, 1500)(seed), np.random.default_rng(seed)
+    noise = rng.normal(0, 0.3, made.means.shape)
+    return made._replace(means=30 * made.means, rewards=30 * made.rewards + noise)
+
+
 def blocks(rows: np.ndarray, arms: int) -> np.ndarray:
     """Each arm's context is the row in a block of its own."""
     out = np.zeros((len(rows), arms, arms * rows.shape[1]))
@@ -193,6 +208,8 @@ def counts(seed: int) -> Made:
     return made._replace(rewards=np.random.default_rng((seed, 2)).poisson(made.means).astype(float))
 
 
+FAR_OUT: dict[str, Callable[[int], Made]] = {"mistaken rewards": mistaken, "rare purchases": purchases}
+"""Worlds with rewards that lie far out, which are played where they are named."""
 SHORT = 800
 """Rounds of a life of 100 updates."""
 CUT = (
@@ -216,7 +233,7 @@ STANDING: dict[str, Callable[[int], Made]] = {
 
 def play(world: str, policy: str, batches: int, seed: int) -> dict[str, Any]:
     """Play one run, and return its regret and its processor time by the update."""
-    contexts, means, rewards = (WORLDS | STANDING)[world](seed)
+    contexts, means, rewards = (WORLDS | FAR_OUT | STANDING)[world](seed)
     rounds, dim = len(contexts), contexts.shape[2]
     player: Policy
     if policy in LINEAR:
@@ -272,7 +289,7 @@ def ratio(own: np.ndarray, others: np.ndarray) -> tuple[float, float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS), metavar="WORLD")
+    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS | FAR_OUT), metavar="WORLD")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--first", type=int, default=1000)
     parser.add_argument("--batches", type=int, default=40)

@@ -154,6 +154,42 @@ def test_a_world_that_turns_over_is_forgotten_and_one_that_stands_still_is_not()
     assert all("nothing is forgotten" in record.tuning for record in still.updates[1:])
 
 
+def learned_from(reward, rounds=600):
+    """The policy after six updates, and how well its means correlate with the first column."""
+    rng, policy = np.random.default_rng(0), BatchNeuralUCB(3, OnDemand(), seed=0)
+    for _ in range(6):
+        contexts = rng.normal(size=(rounds // 6, 4, 3))
+        decision = policy.select(contexts)
+        policy.observe(decision, reward(rng, contexts[np.arange(rounds // 6), decision.arm, 0]))
+        policy.update()
+    new = rng.normal(size=(400, 4, 3))
+    return policy, np.corrcoef(policy.score(new).means.ravel(), new[..., 0].ravel())[0, 1]
+
+
+@pytest.mark.filterwarnings("ignore::rarely.OutlierWarning")
+@pytest.mark.parametrize("rounds", [600, 2400])
+@pytest.mark.parametrize("wrong", [1e3, 1e12])
+def test_mistaken_rewards_do_not_keep_it_from_learning(wrong, rounds):
+    def mistaken(rng, means):
+        noisy = 0.3 * means + 0.1 * rng.normal(size=len(means))
+        return np.where(rng.random(len(means)) < 0.01, rng.choice([-wrong, wrong], len(means)), noisy)
+
+    policy, correlation = learned_from(mistaken, rounds)
+    assert correlation > 0.9
+    assert "rewards lie far out, and count as 30 robust deviations at most" in policy.explain_update()
+
+
+def test_rare_payoffs_count_in_full():
+    def paid(rng, means):
+        chance = 0.05 + 0.05 * np.tanh(2 * means)
+        return np.where(rng.random(len(means)) < chance, 30.0, 0.1 * rng.normal(size=len(means)))
+
+    policy, correlation = learned_from(paid, 1200)
+    assert correlation > 0.6
+    assert policy.score(np.zeros((1, 3))).means.item() == pytest.approx(1.5, abs=0.75)
+    assert "far out" not in policy.explain_update()
+
+
 def test_heavy_tails_do_not_decide():
     def heavy(seed):
         rng, policy = np.random.default_rng(seed), BatchNeuralUCB(3, OnDemand(), seed=0)

@@ -81,8 +81,10 @@ BLEND, ITERATIONS = 0.1, 2  # part of the identity in the metric, and how often 
 FORGETTING = 4.0  # nats that forgetting must be worth
 DECAYS, CHANGES = (1 / 2000, 1 / 600, 1 / 200, 1 / 60), 14  # decays on trial, and change points: the latest updates
 EARLIER = np.exp([-2.4, -1.2, 0.0, 1.2])  # factors of λ that are tried with each memory
-HEAVY, HUBER = 8.0, 1.345
-"""Deviations, in robust standard deviations, that call for Huber's weights, and where these begin."""
+HEAVY, HUBER, FARTHEST = 8.0, 1.345, 30.0
+"""Robust standard deviations that call for Huber's weights, where these begin, and beyond which rewards are cut."""
+PAYOFFS, ONE_SIDED, MISTAKEN = 8, 0.8, 1e4
+"""Rewards beyond HEAVY, at least, that are payoffs and no noise if so many more lie on one side, none at MISTAKEN."""
 JITTER = 1e-6
 EXACT, INDUCING, LEARNED_FROM = 2048, 512, 20_000
 """Rounds up to which everything is exact, contexts that stand for more of them, and rewards that they learn from."""
@@ -399,6 +401,7 @@ class _Rewards(NamedTuple):
     scale: RewardScale
     heavy: bool  # whether some lie so far out that Huber's weights are called for
     trust: Array  # (n,): how much each counts
+    cut: int = 0  # how many count as FARTHEST robust deviations from the median
 
     @classmethod
     def of(cls, rewards: Array, weights: Array | None) -> _Rewards:
@@ -409,12 +412,17 @@ class _Rewards(NamedTuple):
         unit = float(np.abs(rewards).max()) or 1.0
         mean, deviation = float((rewards / unit).mean()) * unit, float((rewards / unit).std()) * unit
         center = mean if abs(mean) > 5 * deviation else 0.0  # a large common part is no signal
-        spread, heavy = math.sqrt(float(np.square(rewards / unit - center / unit).mean())) * unit, False
+        spread = math.sqrt(float(np.square(rewards / unit - center / unit).mean())) * unit
+        heavy, cut = False, 0
         if len(rewards) > FEWEST and len(np.unique(rewards)) > 2:
             middle, robust, heavy = tails(rewards)
-            spread = max(robust, abs(middle - center)) if heavy else spread
+        if heavy:
+            # Huber's weights are found from errors, which a first fit to numbers without a limit would all enlarge.
+            near = np.clip(rewards, middle - FARTHEST * robust, middle + FARTHEST * robust)
+            rewards, cut = near, int(np.count_nonzero(near != rewards))
+            spread = max(robust, abs(middle - center))
         scale = RewardScale(center, spread if spread > 1e-12 * abs(center) else 1.0)
-        return cls((rewards - scale.center) / scale.spread, scale, heavy, trust)
+        return cls((rewards - scale.center) / scale.spread, scale, heavy, trust, cut)
 
 
 class _Fit:
@@ -479,6 +487,8 @@ class _Fit:
         memory, ridge = self._remembered(before, judge, likely_ridge(table))
         variance = float(judge(memory, ridges=np.array([ridge]))[1][0])
         said = f"log likelihood {-lowest:.1f} on {len(target)} rewards; {memory}"
+        if self.data.cut:
+            said += f"; {self.data.cut} rewards lie far out, and count as {FARTHEST:.0f} robust deviations at most"
         return Choice(weights, ridge, variance, memory, best), said
 
     def _trust(self, before: EvidenceLearner) -> Array:
@@ -621,10 +631,21 @@ def with_exploration(weights: Array) -> Array:
 
 
 def tails(rewards: Array) -> tuple[float, float, bool]:
-    """Return the median, a robust standard deviation, and whether some rewards call for Huber's weights."""
+    """Return the median, a robust standard deviation, and whether some rewards call for Huber's weights.
+
+    These keep the mean where noise has two heavy tails. Many far rewards on one side are what one is paid for:
+
+    >>> crowd = np.linspace(-1, 1, 200)
+    >>> tails(np.append(crowd, [90, -90] * 5))[2], tails(np.append(crowd, [90] * 10))[2]
+    (True, False)
+    """
     middle = float(np.median(rewards))
     robust = 1.4826 * float(np.median(np.abs(rewards - middle)))
-    return middle, robust, robust > 0 and float(np.abs(rewards - middle).max()) > HEAVY * robust
+    if not robust > 0:
+        return middle, robust, False
+    far = (rewards - middle)[np.abs(rewards - middle) > HEAVY * robust]
+    paid = len(far) >= PAYOFFS and abs(np.sign(far).sum()) >= ONE_SIDED * len(far)
+    return middle, robust, len(far) > 0 and not (paid and np.abs(far).max() < MISTAKEN * robust)
 
 
 def huber(sizes: Array, begin: float = HUBER) -> Array:

@@ -346,8 +346,8 @@ def _of_outliers(before: PolicyState) -> Iterator[Said]:
         yield (
             OutlierWarning,
             f"{what} is {table[place, column]:.6g}, more than {OUTLIER_DISTANCE:,.0f} times as far from the median as "
-            "three quarters of the latest are, so that learning follows it more than all others. If it stands for a "
-            "missing value, or is a mistake, leave such rounds out; otherwise clip it or take logarithms.",
+            "three quarters of the latest are, so that least squares follow it more than all others. If it stands for "
+            "a missing value, or is a mistake, leave such rounds out; otherwise clip it or take logarithms.",
         )
 
 
