@@ -95,6 +95,7 @@ def test_a_simulation_raises_no_alarm_about_its_own_world():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plan_trial([0.1, 0.9], patients=[120], looks=[4], runs=2, policy=["LinTS", "LinUCB", "default"], drift=0.0)
+        plan_trial([0.3, 0.5], patients=[60], looks=[5], runs=1, policy="LinUCB", late=40)  # nothing is known in time
 
 
 def test_a_width_is_surely_reached_where_the_interval_of_its_mean_says_so():

@@ -329,6 +329,23 @@ def every_page(study, folder):
     yield str(found)
 
 
+@pytest.mark.parametrize("later", [0.1, 0.6])
+def test_what_a_look_showed_and_the_end_does_not_bear_out_is_said_so(later):
+    """Whoever goes on after a boundary may find nothing or the contrary: it is neither hidden nor turned round."""
+    study = trial(plan=AnalysisPlan(400, looks=2, spending="pocock"))
+    enrol(study, 0, 200, truth={"placebo": 0.1, "low": 0.1, "high": 0.6})
+    assert "high − placebo: stop for efficacy" in str(study.look(**ANN))
+    enrol(study, 200, 200, truth={"placebo": 0.9, "low": 0.9, "high": later}, late=[399])
+    found = study.look(**ANN)
+    end = found.contrasts[1].final
+    assert (end.high < 0) == (later == 0.1)
+    assert end.median < 0 or end.low < 0 < end.high
+    said = "high was shown to be better than placebo at the look after decision 200, but the trial went on and does not"
+    assert answers_of(found)[1].startswith(said)
+    if later > 0.1:
+        assert "no values undo it" not in str(found)  # there is nothing to undo
+
+
 def test_looks_at_an_arm_that_was_closed_spend_their_error_though_they_learn_nothing():
     """Sums that stay are the same Z: each look excludes what one look with the error spent so far excludes."""
     plan, known = AnalysisPlan(400, looks=4), Summary(100, 0.1, 0.05, 400.0, 1e9)

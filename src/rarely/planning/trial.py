@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from rarely import AtRounds, BatchNeuralUCB, LinTS, LinUCB, Policy, Training
-from rarely.errors import DriftWarning, InvalidInput
+from rarely.errors import DriftWarning, InvalidInput, NothingToLearnWarning
 from rarely.extend import Array, IntArray, Progress, read_progress
 from rarely.extend.checks import as_number, check_choice, check_not_negative, check_positive, check_whole, shown
 from rarely.extend.provisional import rule_of, set_rule
@@ -403,7 +403,8 @@ def simulate_trial(
         set_rule(policy, rule)
         if end < n:
             with warnings.catch_warnings():  # what is simulated is known; an alarm says nothing of the trial
-                warnings.simplefilter("ignore", DriftWarning)
+                for alarm in (DriftWarning, NothingToLearnWarning):
+                    warnings.simplefilter("ignore", alarm)
                 policy.update()
     within = (0.0, 1.0) if ((rewards == 0) | (rewards == 1)).all() else None
     return Outcomes(contexts, np.ones((n, count), np.bool_), arms, rewards[np.arange(n), arms], chances, within)

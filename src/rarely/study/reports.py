@@ -167,7 +167,7 @@ def _p(value: float) -> str:
 
 
 def _share(effect: Effect) -> str:
-    if effect.shown is None or not effect.missing:
+    if effect.shown is None or not effect.missing or not effect.looks[-1].excludes_zero:
         return "–"
     return "no values undo it" if effect.tipping is None else f"{effect.tipping:.0%} of the way to the worst"
 
@@ -202,20 +202,27 @@ def _answer(effect: Effect, analysis: Analysis) -> str:
         return f"{effect.arm} and {effect.against} wait for the comparison before theirs, which showed nothing: {said}"
     if not difference:
         return f"No difference between {effect.arm} and {effect.against} is shown: {said}"
+    if effect.shown is None:
+        return f"{effect.arm} is {'better' if estimate > 0 else 'worse'} than {effect.against}: {said}"
+    crossed = effect.looks[effect.shown]
+    kind, first = "better" if crossed.estimate > 0 else "worse", f"at the look after decision {crossed.round}"
+    if estimate * crossed.estimate < 0 or (low <= 0 <= high and crossed.excludes_zero):
+        was = f"{effect.arm} was shown to be {kind} than {effect.against} {first}"
+        return f"{was}, but the trial went on and does not bear this out: {said}"
     if low <= 0 <= high:
         said += " Closed testing shows it with the error that other comparisons left; the interval has a share alone."
-    if effect.shown is not None and effect.looks[effect.shown].round < effect.looks[-1].round:
-        said += f" First shown at the look after decision {effect.looks[effect.shown].round}."
-    return f"{effect.arm} is {'better' if estimate > 0 else 'worse'} than {effect.against}: {said}"
+    said += f" First shown {first}." if crossed.round < effect.looks[-1].round else ""
+    return f"{effect.arm} is {kind} than {effect.against}: {said}"
 
 
 def advice_of(analysis: Analysis) -> list[str]:
     """Return whether to stop or to continue, a sentence for each registered comparison whose trial goes on."""
     going = [effect for effect in analysis.contrasts if effect.registered and effect.looks and not effect.final]
-    return [f"{effect.name}: {_advice(effect)}" for effect in going if not (effect.closed or analysis.ended)]
+    effects = [effect for effect in going if not (effect.closed or analysis.ended)]
+    return [f"{effect.name}: {_advice(effect, analysis.plan.effect)}" for effect in effects]
 
 
-def _advice(effect: Effect) -> str:
+def _advice(effect: Effect, wanted: float | None) -> str:
     look, outlook = effect.looks[-1], effect.outlook
     if effect.shown is not None:
         crossed = effect.looks[effect.shown]
@@ -227,7 +234,8 @@ def _advice(effect: Effect) -> str:
     if not math.isnan(outlook.planned):
         chances += f", the planned effect with {outlook.planned:.0%}"
     if look.z < outlook.futility:
-        return f"stop for futility (not binding); Z is {look.z:.2f}, below {outlook.futility:.2f}, and {chances}."
+        low = f"Z is {look.z:.2f}, and a difference of {wanted:g} would hardly leave it below {outlook.futility:.2f}"
+        return f"stop for futility (not binding); {low}; {chances}."
     return f"continue; {chances}."
 
 
