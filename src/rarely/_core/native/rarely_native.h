@@ -119,6 +119,7 @@ struct rarely_step_task {
     const double *shares;          /* (rounds,): what a mixture gives each arm; NULL without one */
     const double *normal;          /* tables of the normal distribution, see gaussian_kernels.h */
     const ptrdiff_t *given;        /* (rounds,): the arms, where the rule is to choose these */
+    double *work;                  /* scratch of 6·arms numbers, and of a slate (arms + 15)·(p + 5) more */
     double *scores;                /* out: (3, rounds, arms): means, bonuses, probabilities */
     double *log_dets;              /* (rounds,) */
     unsigned char *held_out;       /* (rounds,) */

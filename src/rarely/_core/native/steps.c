@@ -147,8 +147,8 @@ static ptrdiff_t drawn(const double *chances, ptrdiff_t count, const double *uni
     ptrdiff_t arm = 0;
     double total = 0, reached = 0;
     if (!uniform) {
-        for (ptrdiff_t k = 1; k < count; k++)
-            if (chances[k] > chances[arm]) arm = k;
+        const double highest = highest_of(chances, count, 1);
+        while (chances[arm] < highest) arm++;
         return arm;
     }
     for (ptrdiff_t k = 0; k < count; k++) total += chances[k];
@@ -256,16 +256,15 @@ static int dual_assess(struct rarely_step_task *task, const double *rows, ptrdif
     return FINE;
 }
 
-static int open_slate(const struct rarely_step_task *task, struct slate *slate) {
+static void open_slate(const struct rarely_step_task *task, struct slate *slate) {
     for (ptrdiff_t k = 0; k < task->arms; k++) slate->arms += task->present[k];
     const ptrdiff_t lanes = (slate->arms + LANES - 1) / LANES * LANES;
-    slate->left = malloc(slate->arms * sizeof *slate->left);
-    slate->mean = calloc(lanes * (task->parameters + 4), sizeof *slate->mean);
-    if (!slate->left || !slate->mean) return NO_MEMORY;
+    slate->left = (ptrdiff_t *)(task->work + 6 * task->arms);
+    slate->mean = task->work + 7 * task->arms;
     slate->per_prior = slate->mean + lanes, slate->v = slate->per_prior + lanes, slate->measured = slate->v + lanes;
     slate->x = slate->measured + lanes;
     for (ptrdiff_t k = 0; k < slate->arms; k++) slate->left[k] = k;
-    return FINE;
+    for (ptrdiff_t k = slate->arms; k < lanes; k++) slate->per_prior[k] = slate->v[k] = slate->measured[k] = 0;
 }
 
 /* What is known of the arms that are left for the next slot. */

@@ -159,13 +159,12 @@ static int NAME(regress)(const ptrdiff_t p, const ptrdiff_t dim, const ptrdiff_t
     return all_finite(theta, p);
 }
 
-/* One round, whose `count` arms begin at `first` of those there are, or are what a slate has left for it; `work` has
- * room for 6·count + 1 numbers. */
-static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t first, ptrdiff_t count, double *work,
+/* One round, whose `count` arms begin at `first` of those there are, or are what a slate has left for it. */
+static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t first, ptrdiff_t count,
                       struct slate *slate) {
     const ptrdiff_t arms = task->arms, dim = task->dim, all = task->rounds * arms;
     const double *rows = task->rows + first * dim, share = task->shares ? task->shares[t] : 0;
-    double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all;
+    double *means = task->scores + t * arms, *bonuses = means + all, *chances = bonuses + all, *work = task->work;
     double *values = work + count, *reaches = values + count, *sizes = reaches + count, *known = task->known + 3 * (task->row + t);
     double *chosen = task->chosen + (task->row + t) * dim, most_gain = 0, most_cost = 0;
     int trouble = FINE, finite = 1, fits = 1;
@@ -182,26 +181,27 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
     else if (!all_finite(rows, count * dim)) trouble = WRONG_CONTEXTS;
     if (trouble) return trouble;
     if (!task->parameters) memset(means, 0, count * sizeof *means), memset(work, 0, count * sizeof *work);
-    for (ptrdiff_t k = 0; k < count; k++) bonuses[k] = task->per_deviation * sqrt(work[k]);
-    for (ptrdiff_t k = 0; k < count; k++) sizes[k] = task->dual ? task->per_deviation * sqrt(sizes[k]) : bonuses[k];
-    if (!task->gains) memcpy(values, means, count * sizeof *values);
-    memcpy(reaches, bonuses, count * sizeof *reaches);
+    for (ptrdiff_t k = 0; k < count; k++) {
+        bonuses[k] = task->per_deviation * sqrt(work[k]);
+        finite &= isfinite(means[k] + bonuses[k]) != 0;
+    }
+    if (!finite) return LARGE_BONUSES;
+    for (ptrdiff_t k = 0; k < count && task->dual; k++) sizes[k] = task->per_deviation * sqrt(sizes[k]);
+    if (!task->dual && task->gains) memcpy(sizes, bonuses, count * sizeof *sizes);
     for (ptrdiff_t k = 0; k < count && task->gains; k++) {
         const ptrdiff_t at = slate ? slate->left[k] : first + k;
         const double gain = task->gains[at], cost = values[k] - least_cost; /* what all share decides nothing */
-        values[k] = gain * means[k] - cost, reaches[k] *= fabs(gain);
-        sizes[k] *= fabs(gain);
+        values[k] = gain * means[k] - cost, reaches[k] = bonuses[k] * fabs(gain);
+        sizes[k] *= fabs(gain), fits &= isfinite(values[k] + reaches[k]) != 0;
         if (fabs(gain) > most_gain) most_gain = fabs(gain);
         if (cost > most_cost) most_cost = cost;
     }
-    for (ptrdiff_t k = 0; k < count; k++) {
-        finite &= isfinite(means[k] + bonuses[k]) != 0, fits &= isfinite(values[k] + reaches[k]) != 0;
-    }
-    if (!finite) return LARGE_BONUSES;
     if (!fits) return LARGE_WORTH;
     const double least = highest_of(work, count, 1);
     const double spread = task->reward_spread * (task->gains ? most_gain : 1), rounded = ROUNDED * most_cost;
-    trouble = chances_of(task, t, count, values, reaches, sizes, spread, rounded, chances, sizes + count);
+    const double *scored = task->gains ? values : means, *reach = task->gains ? reaches : bonuses;
+    const double *size = task->gains || task->dual ? sizes : bonuses;
+    trouble = chances_of(task, t, count, scored, reach, size, spread, rounded, chances, sizes + count);
     if (trouble) return trouble;
     const ptrdiff_t arm = drawn(chances, count, task->uniforms ? task->uniforms + t : NULL, share, task->held_out + t);
     double x[MOST];
@@ -237,20 +237,19 @@ static int NAME(play)(struct rarely_step_task *task, ptrdiff_t t, ptrdiff_t firs
 }
 
 static int NAME(step)(struct rarely_step_task *task) {
-    double *work = malloc((6 * task->arms + 1) * sizeof *work);
     struct slate slate = {0};
-    int trouble = !work ? NO_MEMORY : task->slots ? open_slate(task, &slate) : FINE;
+    int trouble = FINE;
     ptrdiff_t first = 0;
+    if (task->slots) open_slate(task, &slate);
     for (ptrdiff_t t = 0; t < task->rounds && !trouble; t++) {
         ptrdiff_t count = task->arms;
         if (task->present) {
             count = 0;
             for (ptrdiff_t k = 0; k < task->arms; k++) count += task->present[t * task->arms + k];
         }
-        trouble = count ? NAME(play)(task, t, first, count, work, task->slots ? &slate : NULL) : WRONG_CONTEXTS;
+        trouble = count ? NAME(play)(task, t, first, count, task->slots ? &slate : NULL) : WRONG_CONTEXTS;
         first += task->slots ? 0 : count;
     }
-    free(work), free(slate.left), free(slate.mean);
     return trouble;
 }
 

@@ -74,7 +74,7 @@ class CompiledStep:
         """Z before the rounds that were played last."""
         self._possible = False
         self._parameters = -1
-        self._shape: tuple[int, int, int] | None = None
+        self._shape: tuple[int, ...] | None = None
         self._tables: Any = None
         """The contexts of the history into which C writes."""
         self._factor: Any = None
@@ -84,6 +84,7 @@ class CompiledStep:
         """What the last round left: if the state still has both, and its shape comes again, nothing is left to do."""
         self._stats: ArmStats | None = None
         self._one: tuple[int, int] | None = None
+        self._slate: Array | None = None
         self._said: Any = None
         """Gain, cost and what is spent of a ceiling, and the number that all costs are; None where they differ."""
         self._same_cost: float | None = None
@@ -307,7 +308,7 @@ class CompiledStep:
             if self._kernels is not None:
                 clock = clock.after_round(history.rounds, current.covariance.log_det)
             place = place.after(count) if self._draws else place
-            parts.append(self._room["scores"][:3].copy())
+            parts.append(self._room["scores"][:3].copy() if self._slate is None else self._slate)
             lots.append(self._room["held_out"].copy())
             if end is not None and until_due:
                 break
@@ -362,17 +363,22 @@ class CompiledStep:
         task, rule, (_, arms) = self._task, current.rule, rounds.present.shape
         given = 1 if slots else count
         end, task.slots = start + given, slots
-        if self._shape != (count, arms, task.dim):
+        if self._shape != (count, arms, task.dim, slots * task.parameters):
             tables = (("rows", (count, arms, task.dim)), ("scores", (6, count, arms)))
             offered = [("present", (count, arms))]
             each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
-            self._lay_out([*tables, *offered, *each])
-            self._shape = task.rounds, task.arms, _ = (count, arms, task.dim)
+            work = 6 * arms + slots * (arms + 15) * (task.parameters + 5)
+            self._lay_out([*tables, *offered, *each, ("work", (work,))])
+            self._shape = (count, arms, task.dim, slots * task.parameters)
+            task.rounds, task.arms = count, arms
             scores, size = self._room["scores"], 8 * count * arms
             self._room["worth"], self._room["tables"] = scores[3:], (scores[:3], scores[:5], scores)
             self._gains, task.costs, self._spends = (self._place["scores"] + i * size for i in (3, 4, 5))
             self._said, self._same_cost = [memoryview(values[0]) for values in scores[3:]], None
         room, places = self._room, self._place
+        # Those of a slate are many: C writes them where they stay.
+        self._slate = np.empty((3, count, arms)) if slots else None
+        task.scores = places["scores"] if self._slate is None else address(self._slate)
         if rounds.whole:
             np.add(rounds.given[start:end], 0.0, out=room["rows"][:given])
         else:
