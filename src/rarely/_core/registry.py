@@ -29,8 +29,7 @@ class Registry(dict[str, type[Part]]):
     def __init__(self, what: str, error: type[RarelyError] = InvalidInput) -> None:
         super().__init__()
         self._what, self._error = what, error
-        self.changes = 0
-        """How often a class was registered."""
+        self.changes = 0  # how often a class was registered
 
     def add(self, kind: type[Part], name: str | None = None) -> None:
         """Register a class; a user's does not replace one of the package, and a later definition replaces a former."""

@@ -36,24 +36,20 @@ from rarely.logs.tables import pyarrow
 from rarely.runs.machine import ONE_THREAD, RETRIES, connected, ended
 
 MANIFEST = "_campaign.json"
-BLOCK = 65_536
-"""Rounds in a block."""
-DECIDED = ("version", "arm", "probability", "mean", "bonus")
-"""Columns of what was decided."""
+BLOCK = 65_536  # rounds in a block
+DECIDED = ("version", "arm", "probability", "mean", "bonus")  # columns of what was decided
 KINDS = {"round": "int64", "block": "int64", "version": "int64", "arm": "int64"}
 KINDS |= {"probability": "double", "mean": "double", "bonus": "double"}
 """Types of the columns of a block, besides ids and contexts."""
 MAY_CHANGE = ("covariance", "limits", "loops", "dropped", "lost")
 """Settings of a policy, and entries of its records of updates, that are no part of what it is and has learned."""
-FIRST = 64
-"""Rows whose contexts tell one function of contexts from another."""
+FIRST = 64  # rows whose contexts tell one function of contexts from another
 Url = str | os.PathLike[str]
 Contexts = Callable[[Any], Any]
 """From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d)."""
 Task = Callable[..., str]
 """Writes a file, and returns its temporary name."""
-Calls = Iterable[tuple[str, Sequence[Any]]]
-"""The name of each file, and the arguments of the task that writes it."""
+Calls = Iterable[tuple[str, Sequence[Any]]]  # the name of each file, and the arguments of the task that writes it
 Commit = Callable[[Folder, Task, Calls], None]
 
 

@@ -36,11 +36,9 @@ from rarely.extend import Array
 from rarely.extend.provisional import ArmStats, OfferedArms, lock
 from rarely.logs.tables import pyarrow
 
-ESCAPES = ((b"\x1b", b"\x1be"), (b"\n", b"\x1bn"))
-"""What stands for bytes that would end a line, in binary numbers."""
+ESCAPES = ((b"\x1b", b"\x1be"), (b"\n", b"\x1bn"))  # what stands for bytes that would end a line, in binary numbers
 ROTATED = "rotated"
-MOST = 2**53
-"""No decider counts further."""
+MOST = 2**53  # no decider counts further
 READ = "_read.json"
 DAY = 86_400
 

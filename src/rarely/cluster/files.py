@@ -26,10 +26,8 @@ from rarely.extend import Array
 from rarely.extend.provisional import lock
 from rarely.logs.tables import pyarrow
 
-READ_AT_ONCE = 8192
-"""Rows of a Parquet file that are decoded at a time."""
-CLAIM = ".coordinator"
-"""How the file ends by which a coordinator has a folder to itself."""
+READ_AT_ONCE = 8192  # rows of a Parquet file that are decoded at a time
+CLAIM = ".coordinator"  # how the file ends by which a coordinator has a folder to itself
 
 
 class FolderBusy(RarelyError):

@@ -39,21 +39,16 @@ from rarely.extend import Array, Arrays, Described, IntArray
 from rarely.extend.provisional import FeatureTask, RewardSums, RewardTask, UpdateFromSums, split_mix
 from rarely.logs.tables import pyarrow
 
-SUBTREE = 16
-"""Leaves that one task sums."""
+SUBTREE = 16  # leaves that one task sums
 SAMPLED = ["context", "arm", "version", "probability", "mean", "bonus"]
 """Columns of the rounds that a history keeps, in its order."""
-BUCKET = 2**21
-"""Rounds or rewards that one task takes into memory."""
-MOST_BUCKETS = 2**16
-"""Of 10¹¹ rounds."""
-JOINED_GROUP = 8192
-"""Rewards in a row group of a joined bucket, in the order of rounds."""
+BUCKET = 2**21  # rounds or rewards that one task takes into memory
+MOST_BUCKETS = 2**16  # of 10¹¹ rounds
+JOINED_GROUP = 8192  # rewards in a row group of a joined bucket, in the order of rounds
 OUTCOMES = ("joined", "duplicate", "conflicting", "invalid", "unknown", "repeated")
 """What became of a reward; the last is of rounds, whose id another round has too."""
 JOINED, DUPLICATE, CONFLICTING, INVALID, UNKNOWN, REPEATED = range(6)
-NOWHERE = -1
-"""The place of a reward that belongs to no round."""
+NOWHERE = -1  # the place of a reward that belongs to no round
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from rarely.offpolicy.intervals import deviations, effective, normal
 from rarely.offpolicy.sample import NEGLIGIBLE, NotIdentified, Target, by_tables, compared, read_target
 
 SlateModel = Literal["whole", "cascade", "independent"]
-DRAWN = 16
-"""Slates that a target draws for each on record, for its probabilities in a slot whatever stands above."""
+DRAWN = 16  # slates that a target draws for each on record, for its probabilities in a slot whatever stands above
 
 
 def slates(log: DecisionLog, target: Target, *, model: SlateModel = "cascade", level: float = 0.95) -> Estimate:

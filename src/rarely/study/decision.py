@@ -69,17 +69,12 @@ class Question:
     id: str
     numbers: Array
     """(N, d): contexts of the available arms; (r,) if blocks make them of a row; as in `TableRound` of columns."""
-    present: BoolArray
-    """(K,): which arms are available."""
-    hash: str
-    """A hash of the numbers and the available arms: equal for equal requests."""
+    present: BoolArray  # (K,): which arms are available
+    hash: str  # a hash of the numbers and the available arms: equal for equal requests
     actor: str = ""
-    table: TableRound | None = None
-    """What came by columns."""
-    worth: Worth | None = None
-    """(K,): what outcomes are worth; None for as they are."""
-    slots: int = 0
-    """How many slots are to be filled; 0 for a single arm."""
+    table: TableRound | None = None  # what came by columns
+    worth: Worth | None = None  # (K,): what outcomes are worth; None for as they are
+    slots: int = 0  # how many slots are to be filled; 0 for a single arm
     slot: tuple[str, int, int] | None = None
     """The id of the slate, its slot from 1 on, and how many there are; None for a decision that is no slot."""
     user: str | None = None

@@ -30,12 +30,9 @@ SpecialKind = Literal[
     "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock", "look", "close"
 ]
 EventKind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | SpecialKind
-SPECIALS: tuple[SpecialKind, ...] = get_args(SpecialKind)
-"""The rare kinds: all except decisions, rewards and cuts."""
-PUBLISHING: tuple[EventKind, ...] = ("create", "version")
-"""Kinds that publish a version."""
-GENESIS = "0" * 64
-"""The hash before the first event."""
+SPECIALS: tuple[SpecialKind, ...] = get_args(SpecialKind)  # the rare kinds: all except decisions, rewards and cuts
+PUBLISHING: tuple[EventKind, ...] = ("create", "version")  # kinds that publish a version
+GENESIS = "0" * 64  # the hash before the first event
 SETTERS: tuple[EventKind, ...] = ("create", "rejected", "version", "rollback")
 """Kinds after which the policy continues from another snapshot."""
 MAX_ID_LENGTH = 200
@@ -152,10 +149,8 @@ def _effects(value: Any) -> bool:
     )
 
 
-SIGNED = (1, 5, 6, 7)
-"""Numbers of a summary that may be below 0: the estimate, and its parabola, which bends down."""
-LOOKED = ("estimate", "low", "high", "boundary")
-"""Numbers of an effect at a look, None where JSON has none."""
+SIGNED = (1, 5, 6, 7)  # numbers of a summary that may be below 0: the estimate, and its parabola, which bends down
+LOOKED = ("estimate", "low", "high", "boundary")  # numbers of an effect at a look, None where JSON has none
 COUNTS = ("block", "cut", "dim", "decided", "number", "round", "snapshot", "token", "version")
 TEXTS = ("fingerprint", "holder", "name", "policy", "request", "sha256", "stage")
 _KINDS: dict[str, Callable[[Any], bool]] = {
@@ -291,31 +286,22 @@ class Position:
     """What follows from the record up to an event, except for the policy itself."""
 
     seq: int = 0
-    head: str = GENESIS
-    """The hash of the last event."""
+    head: str = GENESIS  # the hash of the last event
     time: int = 0
-    version: int = 0
-    """The version in use."""
-    versions: int = 0
-    """Published versions."""
+    version: int = 0  # the version in use
+    versions: int = 0  # published versions
     rounds: int = 0
-    base: int = 0
-    """The event with the snapshot from which the policy in use continues."""
-    cut: int = 0
-    """The last event that the snapshot knows."""
-    learned: int = 0
-    """The latest cut that was trained on, successfully or not."""
+    base: int = 0  # the event with the snapshot from which the policy in use continues
+    cut: int = 0  # the last event that the snapshot knows
+    learned: int = 0  # the latest cut that was trained on, successfully or not
     deliveries: tuple[tuple[str, str, int], ...] = ()
     """Kind and cause of rewards, and how many were received, each counted once; in order."""
     unseen: tuple[tuple[str, int], ...] = ()
     """Columns, and how many decisions had a value or a gap there that the encoder's sample did not have; in order."""
     pinned: bool = False
-    candidate: int | None = None
-    """The event of the version that awaits approval."""
-    offset: int = 0
-    """Microseconds by which the record's times are ahead of the clock since `Study.repair_clock`."""
-    closed: tuple[int, ...] = ()
-    """Arms that get no further patients."""
+    candidate: int | None = None  # the event of the version that awaits approval
+    offset: int = 0  # microseconds by which the record's times are ahead of the clock since `Study.repair_clock`
+    closed: tuple[int, ...] = ()  # arms that get no further patients
     enrolling: bool = True
 
     @property

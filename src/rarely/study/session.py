@@ -54,29 +54,22 @@ LOG = logging.getLogger("rarely.study")
 Clock = Callable[[], float]
 Mark = tuple[provisional.PolicyState, Position]
 """What a `LivePolicy` knows at a moment: a value, which later calls leave as it is."""
-Segment = Callable[[int], int | None]
-"""What `segments` returns."""
+Segment = Callable[[int], int | None]  # what `segments` returns
 
 MAX_LEAP = 30 * 86400.0
 """Seconds by which the clock may be ahead of the last event, where the database has no clock of its own."""
-MAX_SKEW = 300.0
-"""Seconds by which the clock may be ahead of the database's."""
+MAX_SKEW = 300.0  # seconds by which the clock may be ahead of the database's
 CHECKPOINT_WORK = 0.5
 """Seconds of processor time in transactions after which a checkpoint is made: about what it takes to repeat them."""
 REPEAT_WORK = 5.0
 """Seconds of processor time after which a study that is being opened says how far it is, and writes a checkpoint."""
 STANDBY_PAUSE = 9.0
 """While others decide, the version kept ready for a rollback rests this many times as long as it works."""
-BUSY = 1.0
-"""Seconds since the last transaction in which others count as deciding."""
-CHECKPOINT_SHARE = 10
-"""A checkpoint is made after no less than this many times its own cost."""
-GROUP = 256
-"""Rounds that are repeated together if another snapshot was in use."""
-FEW_EVENTS = 2 * GROUP
-"""A policy may take in this many events while others wait; the rest it takes in before."""
-MAX_CATCH_UPS = 20
-"""How often it catches up with current events before the others must wait."""
+BUSY = 1.0  # seconds since the last transaction in which others count as deciding
+CHECKPOINT_SHARE = 10  # a checkpoint is made after no less than this many times its own cost
+GROUP = 256  # rounds that are repeated together if another snapshot was in use
+FEW_EVENTS = 2 * GROUP  # a policy may take in this many events while others wait; the rest it takes in before
+MAX_CATCH_UPS = 20  # how often it catches up with current events before the others must wait
 CLOSE_WAIT = 10.0
 """Seconds that `close` waits for a checkpoint; a database that hangs must not keep a service from ending."""
 CHECKPOINT_WAIT = 0.5
@@ -246,8 +239,7 @@ class Session:
         self._lock = threading.RLock()
         self._closed, self._stopping = False, False
         self._live: LivePolicy | None = None
-        self._doubt: Mark | None = None
-        """What the policy knew before a commit that was not confirmed."""
+        self._doubt: Mark | None = None  # what the policy knew before a commit that was not confirmed
         self._work, self._patience = 0.0, CHECKPOINT_WORK
         self._checkpoint: threading.Thread | None = None
         self._decided = -math.inf  # when the last transaction ended
@@ -255,8 +247,7 @@ class Session:
         """The last event of the latest checkpoint; what came later is repeated when the study is opened again."""
         self._standby: LivePolicy | None = None
         """The version that was in use before this one, to which a rollback is most likely."""
-        self._overtaken = False
-        """Whether another process has changed the version in use."""
+        self._overtaken = False  # whether another process has changed the version in use
         self.used: tuple[int, int] | None = None
         """A cut and the number of rewards used up to it, which never changes; see `tell.accounts_of`."""
         with storage.reading() as tables:

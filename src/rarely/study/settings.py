@@ -37,12 +37,9 @@ from rarely.study.errors import BrokenStudy, InvalidStudy, NewerSchema
 from rarely.study.events import check_id
 from rarely.study.plan import AnalysisPlan
 
-FORMAT = 1
-"""The format of the description in the first event."""
-MAX_REWARD = 1e100
-"""A larger reward would overflow in every later training, so it is out of every range."""
-MAX_ARMS = 100_000
-"""Arms that a study may have by number: each has a name."""
+FORMAT = 1  # the format of the description in the first event
+MAX_REWARD = 1e100  # a larger reward would overflow in every later training, so it is out of every range
+MAX_ARMS = 100_000  # arms that a study may have by number: each has a name
 Aggregation = Literal["first", "last", "sum"]
 _FIELDS = {"policy", "arms", "blocks", "tables", "rewards", "stages", "control", "plan"}
 

@@ -24,10 +24,8 @@ from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import CHUNK, Tables
 
 Status = Literal["accepted", "duplicate", "late", "quarantined", "spooled"]
-OVERRIDE = "override"
-"""Why a reward is in quarantine whose arm a person gave instead of the one decided."""
-FALLBACK = "fallback:"
-"""How the reason of an override begins whose arm a client gave while the service was away."""
+OVERRIDE = "override"  # why a reward is in quarantine whose arm a person gave instead of the one decided
+FALLBACK = "fallback:"  # how the reason of an override begins whose arm a client gave while the service was away
 _STATUS: dict[str, Status] = {"reward": "accepted", "late reward": "late", "quarantine": "quarantined"}
 
 

@@ -41,20 +41,16 @@ from rarely.study.settings import StudySettings, check_updates, stage_at
 from rarely.study.storage import Lease, Storage, Tables
 from rarely.study.tell import rewards_to_learn
 
-UNLIMITED = 2**31 - 1
-"""The budget of a policy whose schedule has no limit."""
-LEASE = 30.0
-"""Seconds for which a lease is valid without being renewed."""
+UNLIMITED = 2**31 - 1  # the budget of a policy whose schedule has no limit
+LEASE = 30.0  # seconds for which a lease is valid without being renewed
 _ACTIVE: dict[tuple[str, str, int], str] = {}
 """Holders of leases by database, study and token: the trainings that this process has begun and not ended."""
 MOST_ROUNDS = 10_000
 """With more rounds than these, a version drops those that nothing needs: memory and snapshots would grow for ever."""
-NICENESS = 10
-"""Added to the niceness of a training process, so that decisions come first."""
+NICENESS = 10  # added to the niceness of a training process, so that decisions come first
 _VERSION = ("number", "parent", "cut", "snapshot", "sha256", "fingerprint", "settings", "environment")
 """What a version takes from its event."""
-OUTCOMES = ("version", "rejected", "candidate")
-"""Kinds of events that hold the result of a training."""
+OUTCOMES = ("version", "rejected", "candidate")  # kinds of events that hold the result of a training
 _DECISIVE = ("rarely", "code", "bits", "numpy", "machine", "loops", "blas", "threads")
 """What the last digits depend on; the versions of Python and of the system do not matter."""
 

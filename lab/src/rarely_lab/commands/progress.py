@@ -15,8 +15,7 @@ from rarely.runs.machine import cores
 from rarely_lab.engine.cell import AnyCell, Cell, Executor, LocalExecutor, RayExecutor, Result, run_cells
 from rarely_lab.engine.record import Record, Refusal, Store
 
-NAMED_FILES = 20
-"""Refused files named on the terminal; the report names all."""
+NAMED_FILES = 20  # refused files named on the terminal; the report names all
 PACE_SHARE, PACE_TIME = 0.1, 3.0
 """When the pace is known: after this share of the work, or this many times as long as until the first cell was done,
 which is mostly the start of processes."""

@@ -26,8 +26,7 @@ from rarely_lab.compare.policies import ADAPTERS, EXPLORATIONS, MODELS, PAIRS, P
 from rarely_lab.compare.problems import Task, find_problem
 from rarely_lab.engine.play import LibraryContestant, play
 
-ROUNDS, BATCHES = 40, 3
-"""The first update has two rewards: from a single one, rounding decides too much."""
+ROUNDS, BATCHES = 40, 3  # the first update has two rewards: from a single one, rounding decides too much
 PROBLEMS = ("cosine", "wheel", "two-sided+delay", "cosine+drift")
 """Problems with rows in blocks, with late rewards and with drift."""
 OF_MODEL = {

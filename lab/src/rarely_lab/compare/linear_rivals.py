@@ -24,8 +24,7 @@ from rarely import LogLogGrid
 from rarely.extend import Array, BoolArray
 from rarely_lab.compare.problems import AtEnds, Task
 
-EXPLORED = 0.5
-"""BLCE's c, the part of a batch that explores. The sources at hand leave it open."""
+EXPLORED = 0.5  # BLCE's c, the part of a batch that explores. The sources at hand leave it open.
 DESIGN_STEPS, DESIGN_PRECISION = 50, 1e-3
 
 

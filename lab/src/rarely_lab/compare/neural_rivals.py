@@ -30,8 +30,7 @@ from rarely_lab.compare.problems import AtEnds, Task
 
 HIDDEN, RATE = 100, 0.01
 MOST_STEPS, SMALL_LOSS = 1000, 1e-3
-FULL_STEPS = 100
-"""Of NeuralTS, for each round since the last update."""
+FULL_STEPS = 100  # of NeuralTS, for each round since the last update
 
 
 class AuthorsNetwork(AtEnds, ABC):

@@ -20,8 +20,7 @@ from rarely_lab.engine.play import LibraryContestant
 
 EPSILON = 0.1
 TREES = (10, 30, 100, 300)
-FOLDS, ENOUGH = 5, 25
-"""Parts of a cross-validation, and rewards from which there is one; with fewer, 10 trees."""
+FOLDS, ENOUGH = 5, 25  # parts of a cross-validation, and rewards from which there is one; with fewer, 10 trees
 
 
 class RegressorContestant(LibraryContestant):

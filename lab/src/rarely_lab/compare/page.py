@@ -30,12 +30,9 @@ from rarely_lab.engine.record import Refusal, describe_records, outdated
 
 LINE_COLOURS = (*PALETTE.values(), INK)
 LINE_MARKERS = ("o", "s", "^", "D", "v")
-PANEL = (3.7, 2.8)
-"""Width and height of a figure that stands beside others, in inches."""
-DODGE = 1.03
-"""The factor between the places of two policies with one budget, so that intervals do not hide one another."""
-BEYOND = 1.5
-"""The factor by which an axis is longer than the means need. Intervals may continue beyond it."""
+PANEL = (3.7, 2.8)  # width and height of a figure that stands beside others, in inches
+DODGE = 1.03  # the factor between the places of two policies with one budget, so that intervals do not hide one another
+BEYOND = 1.5  # the factor by which an axis is longer than the means need. Intervals may continue beyond it.
 NONE = "—"
 CARDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("rivals.toml").read_text(encoding="utf-8"))
 """What is to be known of each policy of others."""

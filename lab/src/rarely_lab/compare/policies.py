@@ -50,8 +50,7 @@ from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
 from rarely_lab.compare.problems import AtEnds, Task
 from rarely_lab.engine.play import Contestant, LibraryContestant
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
-"""A name that is a folder on every system."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")  # a name that is a folder on every system
 MakePolicy = Callable[[Task, Schedule], Policy]
 
 
@@ -89,8 +88,7 @@ MODELS: dict[str, MakePolicy] = {
     "kernelucb": _of(KernelUCB),
 }
 """Each with its defaults; `greedy` is the default policy without bonuses."""
-BY_EVIDENCE = ("default", "neuralts", "neuralepsilon", "greedy")
-"""Those that choose kernels by evidence."""
+BY_EVIDENCE = ("default", "neuralts", "neuralepsilon", "greedy")  # those that choose kernels by evidence
 RIDGES, BETAS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0), (1e-5, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 PAIRS: dict[str, MakePolicy] = {
     f"linucb-{ridge:g}-{beta:g}": _of(rarely.LinUCB, ridge=ridge, beta=beta)

@@ -27,14 +27,11 @@ from rarely.extend import Array, ContextMap, ContextScale, IntArray
 from rarely.worlds import WORLD_SETS, Rounds, TableWorld, World, find_world
 from rarely.worlds.gallery import Wheel
 
-FAMILIES = (*WORLD_SETS, "own", "drift", "delay")
-"""Sets and variants in the order in which they are shown."""
+FAMILIES = (*WORLD_SETS, "own", "drift", "delay")  # sets and variants in the order in which they are shown
 Variant = Literal["", "drift", "delay"]
 VARIANTS: tuple[Variant, ...] = ("", "drift", "delay")
-OTHER = 2**31
-"""This is added to a seed for another run of the same world: no run that is compared has such a seed."""
-MEAN_DELAY = 1 / 20
-"""The mean delay of a reward in horizons."""
+OTHER = 2**31  # this is added to a seed for another run of the same world: no run that is compared has such a seed
+MEAN_DELAY = 1 / 20  # the mean delay of a reward in horizons
 
 
 @dataclass(frozen=True)
@@ -111,8 +108,7 @@ class AtEnds:
         self._task, self._generator = task, np.random.default_rng((task.seed, 0, self.stream))
         self._ends = ends if ends is not None else tuple(range(1, task.horizon)) if task.sequential else task.squares
         self._passed = self._made = 0
-        self._told: list[tuple[int, Any, float]] = []
-        """The arm, its row and the reward of what is to be learned from."""
+        self._told: list[tuple[int, Any, float]] = []  # the arm, its row and the reward of what is to be learned from
 
     def rows(self, contexts: Array) -> Array:
         """Return contexts as the model sees them, one row for each arm."""

@@ -25,8 +25,7 @@ from rarely_lab.engine.play import Played
 from rarely_lab.engine.record import MixedRecords, PolicyRecord, Stored, identity
 
 Found = kept.Found["Record"]
-RENAMED = {"neuralucb": "default"}
-"""Policies by their names in records of 0.3."""
+RENAMED = {"neuralucb": "default"}  # policies by their names in records of 0.3
 
 
 class Record(PolicyRecord):
@@ -103,8 +102,7 @@ class Record(PolicyRecord):
     """The expected regret of uniform play on the same rounds."""
 
 
-Store = partial(kept.Store[Record], record_type=Record)
-"""The records of one folder of a comparison."""
+Store = partial(kept.Store[Record], record_type=Record)  # the records of one folder of a comparison
 
 
 def content_of(family: str, played: Played) -> dict[str, Any]:

@@ -35,8 +35,7 @@ from rarely_lab.compare.records import Record
 ROOM = 0.1
 HINDSIGHT = "linucb-hindsight"
 BOARDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("boards.toml").read_text(encoding="utf-8"))
-Runs = dict[int, Record]
-"""The records of a policy with a budget on a problem, by seed."""
+Runs = dict[int, Record]  # the records of a policy with a budget on a problem, by seed
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,7 @@ def play_cell(cell: Cell) -> Result:
 
 
 AnyCell = TypeVar("AnyCell", bound=Cell)
-Executor = Callable[[Sequence[Cell]], Iterator[Result]]
-"""Plays the cells, and yields a result for each as it ends."""
+Executor = Callable[[Sequence[Cell]], Iterator[Result]]  # plays the cells, and yields a result for each as it ends
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,7 @@ class LibraryContestant(OneByOne):
         self._rounds: list[int] = []
         self._rewards: list[float] = []
         self._block, self._done, self._stops = 1, 0, np.array(stops, np.int64)
-        self.near_ties = 0
-        """Rounds in which two arms were nearly tied."""
+        self.near_ties = 0  # rounds in which two arms were nearly tied
 
     def select(self, contexts: Array) -> int:
         return self.select_until_due(contexts[None])[0]

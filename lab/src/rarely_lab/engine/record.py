@@ -54,10 +54,8 @@ FORMAT = 1
 SAFE_PART = re.compile(r"[^/\\:\0]+")
 """A part of a record's id, which becomes a path: a record from elsewhere must not lead out of the folder."""
 SUFFIX = ".json.gz"
-COMPRESSION = 4
-"""Gzip's level: the best takes four times as long for a tenth fewer bytes."""
-ASIDE = ".refused"
-"""The suffix of a refused record once its cell is played again."""
+COMPRESSION = 4  # gzip's level: the best takes four times as long for a tenth fewer bytes
+ASIDE = ".refused"  # the suffix of a refused record once its cell is played again
 
 
 class MixedRecords(RarelyError):

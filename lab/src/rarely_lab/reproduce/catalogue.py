@@ -20,10 +20,8 @@ def growing(rounds: int) -> tuple[int, int]:
     return math.ceil(math.log2(rounds)), round(math.sqrt(rounds))
 
 
-GRID = (0.001, 0.01, 0.1, 1.0)
-"""The paper's values of LinUCB's λ and β; it reports the best of the 16 pairs."""
-FAIR = (1.0, 1.0)
-"""LinUCB's λ and β fixed beforehand: the plain choice, made without a look at any result."""
+GRID = (0.001, 0.01, 0.1, 1.0)  # the paper's values of LinUCB's λ and β; it reports the best of the 16 pairs
+FAIR = (1.0, 1.0)  # LinUCB's λ and β fixed beforehand: the plain choice, made without a look at any result
 
 _LENGTHS = (500, 1000, 2000, 4000, 8000)
 _COSINE = Problem("cosine", Cosine(), hidden=200, ridge=0.01, step_size=0.01, base="cosine")

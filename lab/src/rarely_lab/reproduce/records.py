@@ -28,16 +28,12 @@ from rarely_lab.engine.record import Store as AnyStore
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.golden import FAMILIES, family_of
 
-CURVE_POINTS = 40
-"""Points of a curve that figures show."""
-LOG_DETS = 200
-"""Values of log det on record, about."""
-PER_VIEW = ("dim", "view", "constant", "context_scale")
-"""What differs between the views of one world."""
+CURVE_POINTS = 40  # points of a curve that figures show
+LOG_DETS = 200  # values of log det on record, about
+PER_VIEW = ("dim", "view", "constant", "context_scale")  # what differs between the views of one world
 ONE_OBJECT = "rarely records 1"
 """The format of a file with all records in one JSON object, {"worlds", "environments", "records", …}, of 0.3."""
-SHORT = 16
-"""Digits of a digest that are kept: enough to know a record again."""
+SHORT = 16  # digits of a digest that are kept: enough to know a record again
 
 
 class Record(PolicyRecord):
@@ -165,8 +161,7 @@ def check_engines(played: Iterable[tuple[str, str]]) -> None:
             )
 
 
-Store = partial(AnyStore[Record], record_type=Record)
-"""The records of one folder of experiments."""
+Store = partial(AnyStore[Record], record_type=Record)  # the records of one folder of experiments
 _every_round = cache(lambda rounds: list(range(1, rounds + 1)))
 """One list for all records: most update every round, and copies would take gigabytes."""
 

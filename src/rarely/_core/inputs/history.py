@@ -173,19 +173,14 @@ class History:
     def __init__(self, dim: int, forgetting: Forgetting | None = None) -> None:
         self.forgetting = forgetting
         self.logged = 0
-        self.total = 0
-        """Rows so far, dropped ones included."""
-        self._length = 0
-        """Rows that are kept; the buffers have room behind them."""
+        self.total = 0  # rows so far, dropped ones included
+        self._length = 0  # rows that are kept; the buffers have room behind them
         self._contexts = np.empty((0, dim))
-        self._known = np.empty((0, 3))
-        """Propensity, mean and bonus of the chosen arm."""
-        self._numbers = np.empty((0, 3), np.int64)
-        """Arm, version and place; see the module."""
+        self._known = np.empty((0, 3))  # propensity, mean and bonus of the chosen arm
+        self._numbers = np.empty((0, 3), np.int64)  # arm, version and place; see the module
         self._unseen, self._hidden = np.empty(0, np.int64), 0
         """What was not seen, with room behind it, and how many those are."""
-        self._arrived = 0
-        """Rewards that are kept, with room behind them too."""
+        self._arrived = 0  # rewards that are kept, with room behind them too
         self._arrivals, self._values = np.empty(0, np.int64), np.empty(0)
         self._lives: tuple[tuple[int, str], ...] = ()
         """(row, life): the first row that each life of the policy decided; see `Decision.life`."""

@@ -82,8 +82,7 @@ class Roster:
             raise InvalidInput(f"blocks must be an ArmBlocks; got {shown(blocks)}.")
         self.blocks = blocks
         self._slots: dict[str, int] = {}
-        self._named: list[str] = []
-        """The name of every slot."""
+        self._named: list[str] = []  # the name of every slot
         self._open = np.zeros(blocks.arms or 0, np.bool_)
         self._features = np.zeros((blocks.arms or 0, 0 if blocks.features is None else blocks.features.dim))
         """The features of every slot, not scaled; 0 until it is taken."""

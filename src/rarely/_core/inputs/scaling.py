@@ -196,8 +196,7 @@ class Moments:
     def __init__(self, dim: int) -> None:
         self.count = self.rounds = 0
         self.mean = np.zeros(dim)
-        self.squares = np.zeros(dim)
-        """Σ (x − mean)²."""
+        self.squares = np.zeros(dim)  # Σ (x − mean)²
 
     def add(self, contexts: Array, rounds: int) -> None:
         """Add (n, d) contexts of `rounds` rounds; the pairwise update keeps the digits that Σx² would lose."""

@@ -20,8 +20,7 @@ from rarely.study.storage.tables import CHUNK, Lease, StudyRow, Tables
 __all__ = ["CHUNK", "Lease", "Storage", "StudyRow", "Tables", "loses_writes", "open_storage"]
 
 
-Storage = SqliteStorage | PostgresqlStorage
-"""A database of studies; several studies and several threads may share one."""
+Storage = SqliteStorage | PostgresqlStorage  # a database of studies; several studies and several threads may share one
 
 
 def open_storage(url: Any, *, new: bool = False, reading: bool = False) -> Storage:

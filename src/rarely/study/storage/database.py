@@ -17,8 +17,7 @@ from rarely.study import errors
 from rarely.study.errors import InvalidStorage, StudyError, StudyFailed
 from rarely.study.storage.tables import CHUNK, Tables
 
-SCHEMA = 5
-"""Must be raised with every change of the tables, with a step in `STEPS`."""
+SCHEMA = 5  # must be raised with every change of the tables, with a step in `STEPS`
 OLDEST = 3
 """The oldest schema that can be upgraded: what 0.3 wrote, schema 2, holds policies that later versions cannot read."""
 STEPS: dict[int, tuple[str, Callable[[Database], Any]]] = {
@@ -41,26 +40,19 @@ class Database(ABC):
     """A database of studies. SQL has ? for each parameter."""
 
     dialect: ClassVar[str]
-    blob: ClassVar[str]
-    """The SQL type of bytes."""
-    setup: ClassVar[str]
-    """The SQL that prepares for tables and their triggers."""
+    blob: ClassVar[str]  # the SQL type of bytes
+    setup: ClassVar[str]  # the SQL that prepares for tables and their triggers
     triggers: ClassVar[tuple[str, ...]]
     """The SQL of the triggers that refuse changes of a table, {0}; the last one refuses to delete rows."""
-    no_trigger: ClassVar[str]
-    """The SQL that drops this one."""
-    writable: ClassVar[str]
-    """The SQL that begins a transaction that writes."""
+    no_trigger: ClassVar[str]  # the SQL that drops this one
+    writable: ClassVar[str]  # the SQL that begins a transaction that writes
     schema_lock: ClassVar[str] = ""
     """The SQL that keeps others from creating tables until a transaction ends, where BEGIN alone does not."""
-    empty: ClassVar[str]
-    """What `_lack` says of a database in which tables may be created."""
-    driver_error: type[Exception]
-    """The base class of the driver's errors."""
+    empty: ClassVar[str]  # what `_lack` says of a database in which tables may be created
+    driver_error: type[Exception]  # the base class of the driver's errors
     time: float | None = None
     """The database's clock at the beginning of the last transaction that writes; None if it has no clock."""
-    _raw: Any
-    """The driver's connection."""
+    _raw: Any  # the driver's connection
 
     def __init__(self, url: str) -> None:
         self.url, self.lock = url, threading.RLock()

@@ -22,14 +22,11 @@ from rarely.study.errors import BrokenStudy, InvalidStorage, StudyBusy, StudyErr
 from rarely.study.storage.database import CHECKPOINTS, REFUSAL, Database, said
 from rarely.study.storage.tables import Tables
 
-BUSY_TIMEOUT = 10.0
-"""Seconds that a connection waits for another one."""
+BUSY_TIMEOUT = 10.0  # seconds that a connection waits for another one
 BACKUP_PAGES, BACKUP_PAUSE = 1000, 0.002
 """Pages that a backup copies at a time, and the seconds after them in which others may write."""
-JOURNAL = 16 << 20
-"""Bytes of a journal that are kept for the next transactions: one of a checkpoint may be larger."""
-ROWS_PER_INSERT = 64
-"""Rows that one statement inserts; an event has 13 columns."""
+JOURNAL = 16 << 20  # bytes of a journal that are kept for the next transactions: one of a checkpoint may be larger
+ROWS_PER_INSERT = 64  # rows that one statement inserts; an event has 13 columns
 WAL_FIRST, WAL_FIXED = (3, 7, 0), (3, 51, 3)
 WAL_BACKPORTS = {(3, 44): 6, (3, 50): 7}
 """SQLite versions that may lose committed writes in WAL mode, and earlier releases that have the fix as well."""

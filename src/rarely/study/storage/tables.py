@@ -36,10 +36,8 @@ _REWARDED = (
     "AND r.kind = 'reward' WHERE d.study = ? AND d.kind = 'decide'"
 )
 """Joins decisions d with their accepted rewards r."""
-CHUNK = 1000
-"""Events that are read at a time, so that a long read does not keep writers waiting."""
-IDS_PER_STATEMENT = 256
-"""Ids that one statement looks up; every version of SQLite accepts that many parameters."""
+CHUNK = 1000  # events that are read at a time, so that a long read does not keep writers waiting
+IDS_PER_STATEMENT = 256  # ids that one statement looks up; every version of SQLite accepts that many parameters
 
 
 @dataclass(frozen=True, slots=True)

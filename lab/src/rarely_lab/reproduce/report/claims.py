@@ -48,16 +48,13 @@ ClaimKind = Literal["claim", "figure", "finding"]
 """A claim of the paper; a number that gets no verdict; or a finding of ours, judged like a claim."""
 Verdict = Literal["holds", "holds, larger than claimed", "does not hold", "inconclusive", "not applicable"]
 HELD: tuple[Verdict, ...] = ("holds", "holds, larger than claimed")
-ALPHA = 0.025
-"""The size of each one-sided test: what a 95 % interval leaves on either side."""
+ALPHA = 0.025  # the size of each one-sided test: what a 95 % interval leaves on either side
 VERY_CLOSE, ALIKE = 1.5, 0.1
 MAX_REPEATS, MIN_RUNS = 10, 10
 """How many times as many runs `runs_to_decide` considers, and how many it needs to say anything."""
-PRINTED_ROUNDS = 2000
-"""The paper's number of rounds T."""
+PRINTED_ROUNDS = 2000  # the paper's number of rounds T
 NO_RUNS = Sample((), 1.0)
-GROWTH_PROBLEM = "growth"
-"""What the claim about several lengths is judged on."""
+GROWTH_PROBLEM = "growth"  # what the claim about several lengths is judged on
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from rarely_lab.reproduce.report.figures import WIDTH
 from rarely_lab.reproduce.report.results import NEURAL, Comparison, Growth, by_preset, growth
 from rarely_lab.reproduce.report.tables import WORDS, short
 
-CONTEXTS = (500, 1000, 2000)
-"""Numbers of contexts, T·K, of which d̃ is computed: its time grows with their cube."""
+CONTEXTS = (500, 1000, 2000)  # numbers of contexts, T·K, of which d̃ is computed: its time grows with their cube
 Point = tuple[int, dict[str, IntervalEstimate]]
 
 

@@ -30,10 +30,8 @@ from rarely_lab.reproduce.config import Kind
 from rarely_lab.reproduce.report.results import Comparison, Series, by_preset
 
 WIDTH = 5.2
-MIN_RUNS_FOR_BOX = 5
-"""Fewer runs are shown one by one: quartiles and intervals of so few say little."""
-MAX_TICKS = 400
-"""Ticks that can still be distinguished; more updates are drawn as one line."""
+MIN_RUNS_FOR_BOX = 5  # fewer runs are shown one by one: quartiles and intervals of so few say little
+MAX_TICKS = 400  # ticks that can still be distinguished; more updates are drawn as one line
 
 
 def figures(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]]:

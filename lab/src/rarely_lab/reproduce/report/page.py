@@ -32,8 +32,7 @@ from rarely_lab.reproduce.report.figures import figures
 from rarely_lab.reproduce.report.paper_claims import judge
 from rarely_lab.reproduce.report.results import NEURAL, Comparison, compare, overhead, uniform_regret, where
 
-PRINTED_RUNS = 10
-"""How many runs of each configuration the paper has."""
+PRINTED_RUNS = 10  # how many runs of each configuration the paper has
 CAPTIONS = {
     "box": "Total regret of every configuration.",
     "scatter": "Regret against processor time.",

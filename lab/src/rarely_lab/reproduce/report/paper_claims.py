@@ -28,8 +28,7 @@ from rarely_lab.reproduce.report.claims import (
 from rarely_lab.reproduce.report.results import BEST_LINEAR, NEURAL, SLACK, Comparison, by_preset, growth
 
 OTHER_LINEAR = ("linucb-fair", "linucb-intercept-best", "linucb-intercept-fair")
-TEN_TIMES = 10 / SLACK
-"""What "almost ten times less" needs."""
+TEN_TIMES = 10 / SLACK  # what "almost ten times less" needs
 
 
 def _order_of_magnitude(on: ClaimChecker) -> list[Check]:

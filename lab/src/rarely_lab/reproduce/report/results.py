@@ -28,12 +28,9 @@ from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely_lab.reproduce.records import Record
 
 BEST_LINEAR, NEURAL = "linucb-best", "neuralucb"
-BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")
-"""Kinds of batched configurations, in the order of tables."""
-SLACK = 1.25
-"""What "almost", "around" and "slightly" leave open: a factor."""
-UNIFORM_ROUNDS = 200
-"""Rounds of a world that tell what uniform play loses in each, to 2 %."""
+BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")  # kinds of batched configurations, in the order of tables
+SLACK = 1.25  # what "almost", "around" and "slightly" leave open: a factor
+UNIFORM_ROUNDS = 200  # rounds of a world that tell what uniform play loses in each, to 2 %
 where = attrgetter("machine", "form")
 """The machine of a run, and the compiled form of its loops: times of two places do not compare."""
 

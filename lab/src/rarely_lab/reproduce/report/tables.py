@@ -132,8 +132,7 @@ def results(c: Comparison) -> Grid:
     return Grid(head, body, numbers=1)
 
 
-Verdicts = dict[Estimand, Judged]
-"""What came of a claim by means and by typical runs."""
+Verdicts = dict[Estimand, Judged]  # what came of a claim by means and by typical runs
 
 
 def claims(judged: Sequence[Judged]) -> list[tuple[str, str, dict[PresetName, Verdicts]]]:
