@@ -22,7 +22,7 @@ from rarely._core.choice.confidence_radius import Beta, NoiseRadius
 from rarely._core.choice.random_stream import Seed, seeded
 from rarely._core.choice.rules import ChoiceRule, Mixture, Thompson, UpperConfidence
 from rarely._core.covariance import CovarianceFactory, DualFactory, Kind, in_bytes
-from rarely._core.errors import InvalidInput, TooExpensive, check_choice, check_flag, is_whole, shown
+from rarely._core.errors import InvalidInput, TooExpensive, check_choice, check_flag, check_positive, is_whole, shown
 from rarely._core.inputs.forgetting import Discount, Forgetting, is_automatic
 from rarely._core.inputs.scaling import ContextMap, ContextScale, RewardScale
 from rarely._core.inputs.sparse_rows import SparseRows
@@ -145,6 +145,7 @@ class BatchNeuralUCB(Policy):
         preset, training = options.preset_from(preset), options.training_from(training)
         check_choice("ties", ties, Ties)
         check_flag("returning_arms", returning_arms)
+        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         _check_together(forgetting, preset)
         deep = None if is_whole(depth) and depth == 2 else depth
         dim = self._dim_of(

@@ -257,7 +257,7 @@ def check_new(state: PolicyState) -> None:
     if state.history.arrived <= state.learned:
         raise errors.NothingToLearn(
             f"an update must have something to learn from, and {_NO_REWARD[state.learned > 0]}: it would spend a "
-            "version of the budget for nothing. Call observe first, or use force=True."
+            "version of the budget for nothing. Record rewards first, or force the update (force=True, --force)."
         )
 
 
