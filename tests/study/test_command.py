@@ -100,6 +100,35 @@ def test_a_study_from_a_file_with_stages(tmp_path):
     assert "drug − placebo" in (tmp_path / "a.md").read_text(encoding="utf-8")
 
 
+def test_looks_and_closings_of_a_trial(tmp_path):
+    described = {
+        "policy": {"kind": "LinTS", "dim": 2, "schedule": {"kind": "AtRounds", "rounds": [10]}, "seed": 0},
+        "arms": ["placebo", "low", "high"],
+        "control": "placebo",
+        "rewards": {"least": 0.0, "most": 1.0},
+        "stages": [{"name": "main", "least": 0.2}],
+        "plan": {"rounds": 40, "looks": 2, "effect": 0.3, "size": "Simulated."},
+    }
+    (tmp_path / "study.json").write_text(json.dumps(described))
+    storage, both = f"sqlite:///{tmp_path}/trial.db", ["--actor", "ann", "--approved-by", "bob"]
+    call("create", storage, "--name", "drug", "--file", tmp_path / "study.json")
+    with Study.open(storage) as study:
+        answers = study.ask_many([([[1, 0], [0, 1], [1, 1]], f"{i}") for i in range(20)])
+        study.tell_many([(answer.id, answer.index % 2) for answer in answers])
+    assert "repeated p" in call("look", storage, "--actor", "ann")
+    assert "look 2 comes after decision 40" in call("look", storage, "--actor", "ann", code=1)
+    assert "say what to close" in call("close", storage, *both, code=1)  # a forgotten --arm
+    assert "say what to close" in call("close", storage, "--arm", "low", "--enrolment", *both, code=1)
+    assert "closed: low" in call("close", storage, "--arm", "low", *both)
+    assert "closed: enrolment" in call("close", storage, "--enrolment", *both, "--reason", "money")
+    said = call("analysis", storage, "--plan", tmp_path / "plan.md")
+    assert "Enrolment was closed before the last planned look" in said
+    assert "No look is on record" in call("analysis", storage, "--as-of", "41")  # an event
+    assert "40 patients. Simulated." in (tmp_path / "plan.md").read_text(encoding="utf-8")
+    assert "deviations: 1" in call("analysis", storage, "--blinded")
+    assert "event from 1 to " in call("analysis", storage, "--as-of", "4100", code=1)
+
+
 @pytest.mark.parametrize(
     ("described", "says"),
     [

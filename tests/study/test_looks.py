@@ -393,7 +393,7 @@ def test_outcomes_of_a_closed_arm_and_those_that_cannot_count_are_deviations_on_
         assert "1 outcomes are of an arm that had been closed before their patients came." in page
         assert "1 outcomes that came do not count (unknown decision)." in page
         assert "1 outcomes that came do not count (out of range)." in page
-    assert "4 deviations" in study.analysis().blinded()
+    assert "deviations: 4" in study.analysis().blinded()
 
 
 def test_information_that_goes_backwards_is_a_deviation_on_every_page(tmp_path, monkeypatch):

@@ -259,16 +259,19 @@ def look_command(study: Study, actor: Actor, reason: Reason = "") -> None:
 @on_study(
     "close",
     'sqlite:///trial.db --arm text --actor ann --approved-by bob --reason "futility at look 2"',
-    'sqlite:///trial.db --actor ann --approved-by bob --reason "efficacy" — no further patients at all',
+    'sqlite:///trial.db --enrolment --actor ann --approved-by bob --reason "efficacy" — no further patients at all',
 )
 def close_command(
     study: Study,
     actor: Actor,
     approved_by: Annotated[str, typer.Option(help="A second person, who approves it; recorded.")],
-    arm: Annotated[str | None, typer.Option(help="The arm that gets no further patients; else none of them.")] = None,
+    arm: Annotated[str | None, typer.Option(help="The arm that gets no further patients.")] = None,
+    enrolment: Annotated[bool, typer.Option("--enrolment", help="No arm gets further patients.")] = False,
     reason: Reason = "",
 ) -> str:
     """Close an arm of a trial, or its enrolment: no further patients."""
+    if (arm is None) != enrolment:  # so that a forgotten --arm ends no trial
+        raise InvalidInput("say what to close: --arm NAME, or --enrolment for all arms.")
     signed = {"actor": actor, "approved_by": approved_by, "reason": reason}
     study.close_enrolment(**signed) if arm is None else study.close_arm(arm, **signed)
     return f"closed: {arm or 'enrolment'}"

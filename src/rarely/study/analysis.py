@@ -647,8 +647,9 @@ def seq_of(session: Session, as_of: Any) -> int:
     last = session.last_seq()
     if as_of is None:
         return last
-    if is_whole(as_of) and 1 <= as_of <= last:
-        return int(as_of)
+    number = int(as_of) if isinstance(as_of, str) and as_of.isdecimal() and len(as_of) != len("20261118") else as_of
+    if is_whole(number) and 1 <= number <= last:
+        return int(number)
     try:
         moment = as_of if isinstance(as_of, datetime) else datetime.fromisoformat(as_of)
     except (TypeError, ValueError):

@@ -74,7 +74,7 @@ def blinded_text_of(analysis: Analysis) -> str:
     lines.append(f"{analysis.decisions - analysis.rewards} without one; {'ended' if analysis.ended else 'open'}")
     looks = analysis.contrasts[0].looks if analysis.contrasts else ()
     lines += [f"look after decision {look.round}, {look.fraction:.0%} of the outcomes planned" for look in looks]
-    return "\n".join([*lines, f"{len(analysis.deviations)} deviations", f"plan {analysis.plan.hash}"])
+    return "\n".join([*lines, f"deviations: {len(analysis.deviations)}", f"plan {analysis.plan.hash}"])
 
 
 def tables_of(analysis: Analysis) -> dict[str, Grid]:
@@ -155,11 +155,11 @@ def _row(effect: Effect) -> list[str]:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else "–"
+    return f"{value:z.3f}" if math.isfinite(value) else "–"
 
 
 def _range(low: float, high: float) -> str:
-    return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else "–"
+    return f"{low:z.3f} to {high:z.3f}" if math.isfinite(low) and math.isfinite(high) else "–"
 
 
 def _p(value: float) -> str:
