@@ -31,6 +31,7 @@ from rarely._core.policies.replay import (
     alike,
     content_at,
     follow,
+    forget,
     put_back,
     rule_of,
     set_life,

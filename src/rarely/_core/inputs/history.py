@@ -626,6 +626,20 @@ class History:
         )
         return other
 
+    def erased(self, rows: IntArray, learned: int) -> History:
+        """Return the history without some rows, also open ones.
+
+        Rewards of theirs that are not among the first `learned` count as never arrived, so that the others are next.
+        """
+        gone, own = np.isin(self.rows, rows), self.rows
+        if not gone.any():
+            return self
+        since = slice(self._arrival(learned), self._arrived)
+        late, values = self._arrivals[since], self._values[since]
+        other, stays = changed(self, _arrived=since.start).without(gone), ~gone[late]
+        other._record(np.searchsorted(other.rows, own[late[stays]]), values[stays])
+        return other
+
     def for_learning(self, *, predictions: bool) -> History:
         """Return what a learner needs: contexts and rewards, and the `predictions` of some learners alone."""
         if predictions:

@@ -7,6 +7,7 @@ then those of the process that decided.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -129,3 +130,20 @@ def follow(
     except BaseException:
         policy._state = before
         raise
+
+
+def forget(policy: Policy, rounds: Collection[int]) -> None:
+    """Drop rounds from what the policy learns from: the next version does not know them.
+
+    The version in use stays as it is, with what it has learned of them. An update is due as before.
+    """
+    state = policy._state
+    history, gone = state.history, [state.history.logged + round - 1 for round in rounds]
+    kept = history.erased(np.array(gone, np.int64), state.learned)
+    if kept is not history:
+        learner = state.current.learner.without_rows(np.array(gone, np.int64))
+        state = replace(state, history=kept, current=state.current.with_learner(learner))
+    if state.ledger is not None:
+        others = {user: entry for user, entry in state.ledger.kept.items() if entry[1] not in {*rounds}}
+        state = replace(state, ledger=replace(state.ledger, kept=others))
+    policy._state = state
