@@ -141,7 +141,7 @@ def verify_command(
     if checked.flaw:
         error_console.print(f"[red]broken:[/red] {escape(checked.flaw)}")
         raise typer.Exit(1)
-    return f"whole: {checked.events} events, last hash {checked.head}"
+    return "\n".join((f"whole: {checked.events} events, last hash {checked.head}", *checked.gone))
 
 
 @on_study("replay", "sqlite:///trial.db", lazy=True)
@@ -197,6 +197,38 @@ def backup_command(study: Study, out: NewFile) -> str:
 def restore_command(backup: Annotated[Path, typer.Argument(help="A file that backup wrote.")], storage: Storage) -> str:
     """Copy all studies of a backup into an empty database, after checking them."""
     return f"restored: {', '.join(Study.restore(backup, storage))}"
+
+
+@on_study("erase", 'sqlite:///trial.db 4711 --by patient --actor ann --reason "asked on Monday"')
+def erase_command(
+    study: Study,
+    ids: Annotated[list[str], typer.Argument(help="Ids of the persons.")],
+    actor: Actor,
+    by: Annotated[str, typer.Option(help="id (of decisions), user, or a column of the user's table.")] = "id",
+    reason: Reason = "",
+) -> str:
+    """Erase contexts and ids of persons; hashes, arms and rewards stay, and what may still hold them is said."""
+    done = study.erase(ids, by=by, actor=actor, reason=reason)
+    for said in done.remains:
+        error_console.print(f"[yellow]remains:[/yellow] {escape(said)}")
+    return f"erased: {done.decisions} decisions and {done.rewards} rewards"
+
+
+@on_study("prune", 'sqlite:///trial.db 2025-11-18 --actor ann --reason "kept for a year" --dry-run')
+def prune_command(
+    study: Study,
+    before: Annotated[str, typer.Argument(help="A day or a moment (UTC), or the number of an event.")],
+    actor: Actor,
+    reason: Reason = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> str:
+    """Drop old decisions and rewards, but not those that the version in use needs; their last hash stays."""
+    moment = int(before) if before.isdecimal() else before
+    done = study.prune(moment, actor=actor, reason=reason, dry_run=dry_run)
+    if done.limit:
+        error_console.print(escape(done.limit))
+    what = f"{done.events} decisions and rewards up to event {done.last}, about {done.bytes / 1e6:.1f} MB"
+    return f"{'would go' if dry_run else 'gone'}: {what}"
 
 
 @study_app.add("delete", 'sqlite:///trial.db --name colours --actor ann --reason "the trial is over"')

@@ -37,7 +37,7 @@ MEDIA, FORM = "application/problem+json", "application/x-www-form-urlencoded"
 _STATUSES: tuple[tuple[int, tuple[type[RarelyError], ...]], ...] = (
     (404, (errors.UnknownStudy, errors.UnknownDecision)),
     (409, (errors.StudyConflict, errors.StudyExists, errors.StudyFull, errors.StudyPinned, errors.EnrolmentClosed)),
-    (409, (errors.ApprovalNeeded, errors.StaleTrainer)),
+    (409, (errors.ApprovalNeeded, errors.StaleTrainer, errors.Erased)),
     (503, (errors.InvalidStorage, errors.BrokenStudy)),
     (422, (InvalidInput,)),
     (503, (errors.StudyError,)),
@@ -175,6 +175,20 @@ class CloseRequest(SignedRequest):
 
     arm: str | None = Field(None, description="The arm; without one, enrolment.")
     approval: SecretStr = Field(description="The key of a second person, with the scope approve.")
+
+
+class EraseRequest(SignedRequest):
+    """Persons of whom contexts, ids and texts are erased. The reason stays on record: name nobody in it."""
+
+    ids: list[Id | int] = Field(min_length=1, description="Their ids.")
+    by: Id = Field("id", description="What the ids are: id, of decisions; user; or a column of the user's table.")
+
+
+class PruneRequest(SignedRequest):
+    """From before when decisions and rewards are dropped, as far as the version in use does not need them."""
+
+    before: Id | int = Field(description="A day or a moment such as 2026-11-18 (UTC), or the number of an event.")
+    dry_run: bool = Field(False, description="Only say how many events and bytes would go.")
 
 
 class ProblemBody(BaseModel):

@@ -32,7 +32,7 @@ from rarely.study import reports
 from rarely.study.audit import records
 from rarely.study.boundaries import Final
 from rarely.study.effects import Outcomes, Scores, Summary, scores_of
-from rarely.study.errors import ApprovalNeeded, InvalidStudy
+from rarely.study.errors import ApprovalNeeded, Erased, InvalidStudy
 from rarely.study.events import Body, Event, EventKind, check_text
 from rarely.study.looks import EVERYTHING, Cut, Look, Outlook
 from rarely.study.plan import AnalysisPlan
@@ -689,7 +689,9 @@ def read_summary(summary: Any) -> Summary:
 
 def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array, list[int]]:
     """Return the decisions up to an event as columns, and (n,) the stage and the time of each."""
-    settings, rows = session.settings, list(records(session, last))
+    settings, rows, gone = session.settings, list(records(session, last)), session.gone()
+    if gone.last:
+        raise Erased(f"an analysis needs all decisions of the trial; {gone.said[-1]}.")
     rewards, names = rewards_to_learn(session, 0, last), settings.arms or ()
     shared = settings.shared
     width = shared or session.dim
@@ -700,6 +702,9 @@ def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array, list[int]
         present[i] = row.present
         covariates[i, slice(None) if shared else row.present] = row.question.numbers
         chances[i] = row.padded(row.probabilities, 0.0)
+    erased = np.array([row.erased for row in rows], np.bool_)
+    if erased.any() and not erased.all():  # any constant leaves estimates right, and the mean leaves balance as it is
+        covariates[erased] = covariates[~erased].mean(axis=0)
     rule = settings.rewards
     bounded = rule.least is not None and rule.most is not None and rule.aggregation != "sum"
     bounded = bounded and (rule.default is None or rule.contains(rule.default))
@@ -721,6 +726,8 @@ def _deviation(event: Event, planned: Sequence[int] | None) -> str:
         "pin": "updates were suspended",
         "unpin": "updates were allowed again",
         "dismissed": "a candidate was dismissed",
+        "erase": f"contexts of {len(content.get('rounds', ()))} decisions were erased; estimates count their outcomes, "
+        "with the mean of the others' covariates",
         "rejected": f"a training was rejected: {record.get('reason', '')}",
         "version": ", and ".join(filter(None, ["an update was forced" if content.get("force") else "", late])),
     }.get(event.kind, "")

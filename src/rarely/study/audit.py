@@ -21,19 +21,20 @@ import numpy as np
 from rarely import Decision, Policy
 from rarely.errors import InvalidContexts
 from rarely.extend import Described
-from rarely.extend.provisional import Worth, content_at
+from rarely.extend.provisional import Worth, content_at, forget
 from rarely.logs import DecisionLog
 from rarely.logs.files import NOTES, columns_of, csv_of, names_of, write_table
 from rarely.study.decision import DecisionRecord, block_of, record_of
-from rarely.study.errors import BrokenStudy, InvalidStorage, InvalidStudy, StudyError
+from rarely.study.errors import BrokenStudy, Erased, ErasedWarning, InvalidStorage, InvalidStudy, StudyError
 from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, flaw_of
+from rarely.study.gone import gone_of, kept_hash
 from rarely.study.session import LivePolicy, Session, segments
 from rarely.study.settings import StudySettings, stage_at
 from rarely.study.storage import CHUNK, open_storage
 from rarely.study.storage.database import CHECKPOINTS, TABLES
 from rarely.study.storage.sqlite import copy_checkpoints, take_checkpoints
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, closed_until, rewards_of_range, rewards_to_learn
-from rarely.study.versions import OUTCOMES, Job, differing, environment, train, versions_in
+from rarely.study.versions import OUTCOMES, Job, differing, environment, lessons, train, versions_in
 
 # --- status
 
@@ -116,6 +117,7 @@ class Verification:
     head: str  #: The hash of the last of them.
     bad: int | None  #: The first wrong event; None if the record is intact.
     flaw: str  #: What is wrong with it; "" if nothing is.
+    gone: tuple[str, ...] = ()  #: What was erased and pruned, when, by whom and why, in a sentence each.
 
     @property
     def whole(self) -> bool:
@@ -128,38 +130,56 @@ def verify(
 ) -> Verification:
     """Check every row; with `head` or a file of `heads`, also that events with these hashes are still on record."""
     with session.reading() as tables:
-        last = tables.last_seq()
+        last, specials = tables.last_seq(), tables.specials()
+    gone = gone_of(specials)
     noted = {} if heads is None else read_heads(session, heads)
     noted |= {} if head is None else {last if seq is None else seq: head}
     previous, checked, lost = GENESIS, 0, False
     published: list[Event] = []
     for event in session.events(0, last):
-        flaw = flaw_of(session.name, event, checked + 1, previous)
+        if event.seq <= gone.last:  # an act among what was pruned: `kept_hash` vouches for its place
+            checked, previous = event.seq - 1, event.previous
+        elif gone.last and checked <= gone.last:
+            checked, previous = gone.last, gone.pruned["head"]
+            lost |= noted.pop(checked, previous) != previous
+        flaw = flaw_of(session.name, event, checked + 1, previous, gone.left.get(event.seq))
         if not flaw and (event.seq == 1) != (event.kind == "create"):
             flaw = f"event {event.seq} is a {event.kind!r}, but only the first is a 'create'"
-        if not flaw and event.kind == "decide" and session.settings.tables is not None:
+        if not flaw and event.kind == "decide" and session.settings.tables is not None and event.seq not in gone.left:
             flaw = _encoder_flaw(session, record_of(event, session.settings.arms))
         if not flaw and event.kind in ("create", *OUTCOMES):
             with session.reading() as tables:
                 try:
                     session.snapshot(tables, event)
+                except Erased:
+                    pass
                 except BrokenStudy as error:
                     flaw = str(error)
         if flaw:
-            return Verification(checked, previous, checked + 1, flaw)
+            return Verification(checked, previous, checked + 1, flaw, gone.said)
         if event.kind in PUBLISHING:
             published.append(event)
         previous, checked = event.hash, event.seq
         lost |= noted.pop(event.seq, event.hash) != event.hash
     if checked < last or not checked:
-        return Verification(checked, previous, checked + 1, f"event {checked + 1} is missing")
+        return Verification(checked, previous, checked + 1, f"event {checked + 1} is missing", gone.said)
+    if gone.last and (kept_hash(specials, gone.last) != gone.pruned["kept"] or _held(session, gone.last)):
+        flaw = f"of the events up to {gone.last}, which were pruned, others are there than were kept"
+        return Verification(checked, previous, gone.last, flaw, gone.said)
+    noted = {seq: each for seq, each in noted.items() if seq > gone.last}  # of a pruned event no hash is there
     try:
         versions_in(published)
     except BrokenStudy as error:
         flaw = str(error)
     if not flaw and (lost or noted):
         flaw = "a noted hash is not on record any more: the end of the record was cut off or rewritten"
-    return Verification(checked, previous, checked + 1 if flaw else None, flaw)
+    return Verification(checked, previous, checked + 1 if flaw else None, flaw, gone.said)
+
+
+def _held(session: Session, last: int) -> int:
+    """Return how many decisions and rewards there are up to an event."""
+    with session.reading() as tables:
+        return tables.size(last)[0]
 
 
 def _encoder_flaw(session: Session, record: DecisionRecord) -> str:
@@ -230,6 +250,7 @@ class Replay:
     largest_difference: float  #: The largest difference between a recorded and a repeated probability.
     trainings: tuple[Training, ...]
     checkpoints: tuple[int, ...] = ()  #: Events of checkpoints that are not what follows from the record.
+    since: int = 0  #: The event where it began: what is before cannot be repeated after an erasure or a pruning.
 
     @property
     def equal(self) -> bool:
@@ -244,13 +265,33 @@ def replay(session: Session) -> Replay:
     Within one environment hashes must be equal. In another one the last digits differ, so the arms must be equal
     except for ties, and the differences of probabilities say how close it was.
     """
-    player, events = _Player(session), session.checked(session.events(0, session.last_seq()), Position())
+    setter, begin = _beginning(session)
+    player = _Player(session, setter, begin.seq)
+    events = session.checked(session.events(begin.seq, session.last_seq()), Position(seq=begin.seq, head=begin.hash))
     # Decisions that were made together are one block, and every other event is alone.
     keyed = ((event.content["block"] if event.kind == "decide" else -event.seq, event) for event in events)
     for _, group in groupby(keyed, lambda pair: pair[0]):
         player.play([event for _, event in group])
     wrong = tuple(_wrong_checkpoints(session))
-    return Replay(player.decisions, tuple(player.other), player.largest, tuple(player.trainings), wrong)
+    found = player.decisions, tuple(player.other), player.largest, tuple(player.trainings)
+    return Replay(*found, wrong, begin.seq)
+
+
+def _beginning(session: Session) -> tuple[Event, Event]:
+    """Return the event that set the policy with which a replay begins, and the first event from which it is whole.
+
+    That is the first event of the record, or else the last erasure or pruning, or what replaced its snapshot.
+    """
+    specials = session.specials()
+    with session.reading() as tables:
+        there = tables.snapshots()
+    last = max((event.seq for event in specials if event.kind in ("erase", "prune")), default=1)
+    setter = specials[0]
+    for event in specials:
+        setter = event if event.kind in SETTERS else setter
+        if event.seq >= last and setter.content["snapshot"] in there:
+            return setter, event
+    raise BrokenStudy(f"the snapshot in use of study {session.name!r} is missing. Use a backup.")
 
 
 def _wrong_checkpoints(session: Session) -> Iterator[int]:
@@ -273,9 +314,11 @@ def _wrong_checkpoints(session: Session) -> Iterator[int]:
 class _Player:
     """A replay in progress, and what it has found so far."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, setter: Event, begin: int) -> None:
         self._session, self._specials = session, session.specials()
-        self._live, self._origin = self._loaded(1, 1), 1
+        with session.reading() as tables:
+            self._gone = gone_of(tables.specials())
+        self._set(setter, begin)
         self._here = environment(self._live.policy)
         self._cuts = {event.content["cut"] for event in self._specials if event.kind in OUTCOMES}
         self._jobs: dict[int, tuple[Policy, int]] = {}
@@ -294,12 +337,16 @@ class _Player:
         elif first.kind == "cut" and first.seq in self._cuts:
             # A training knows the policy as of its cut, and the rewards that could be learned by then.
             self._jobs[first.seq] = (copy.deepcopy(self._live.bare()), self._origin)
-        elif first.kind in OUTCOMES and first.content["snapshot"] == first.seq:
+        elif first.kind in OUTCOMES and first.content["snapshot"] == first.seq and first.content["cut"] in self._jobs:
             self._train(first)
         if first.kind in ("version", "rejected", "rollback"):  # the snapshot on record was compared with the replay's
-            base, self._origin = first.content["snapshot"], first.content["cut"]
-            self._live = self._loaded(base, self._origin)
-            self._live.follow(self._session.events(self._origin, first.seq - 1), segments(base, self._specials))
+            self._set(first, first.seq - 1)
+
+    def _set(self, setter: Event, last: int) -> None:
+        """Continue from a snapshot, as of event `last`."""
+        base, self._origin = setter.content["snapshot"], setter.content["cut"]
+        self._live = self._loaded(base, self._origin)
+        self._live.follow(self._session.events(self._origin, last), segments(base, self._specials))
 
     def _decide(self, records: list[DecisionRecord]) -> None:
         """Decide a block again, compare, and continue with the arms on record."""
@@ -320,7 +367,8 @@ class _Player:
     def _train(self, event: Event) -> None:
         content, session = event.content, self._session
         policy, start = self._jobs.pop(content["cut"])
-        rewards = rewards_to_learn(session, start, content["cut"])
+        forget(policy, self._gone.rounds)
+        rewards = lessons(session, start, content["cut"], self._gone)
         learned = (policy, tuple(rewards), tuple(rewards.values()), content["force"])
         job = Job(session.name, content["token"], 0, content["cut"], *learned)
         with warnings.catch_warnings():
@@ -334,13 +382,25 @@ class _Player:
 
 
 def records(session: Session, last: int | None = None, first: int = 0) -> Iterator[DecisionRecord]:
-    """Yield the decisions of a part of the record; `BrokenStudy` at the first event that was altered."""
+    """Yield the decisions of a part of the record, as far as it is there; `BrokenStudy` at the first altered event."""
     with session.reading() as tables:
-        begin = session.event(tables, first) if first else None
+        gone, begin = gone_of(tables.specials()), session.event(tables, first) if first else None
     position = Position() if begin is None else Position(seq=first, head=begin.hash)
+    if first < gone.last:
+        first, position = gone.last, Position(seq=gone.last, head=gone.pruned["head"])
     for event in session.checked(session.events(first, session.last_seq() if last is None else last), position):
         if event.kind == "decide":
             yield record_of(event, session.settings.arms)
+
+
+def whole_records(session: Session, last: int, first: int = 0) -> Iterator[DecisionRecord]:
+    """Yield the decisions whose contexts are on record; warn if there were others."""
+    with session.reading() as tables:
+        gone = gone_of(tables.specials())
+    if any(first < seq <= last for seq in (*gone.left, gone.last)):
+        acts = "; ".join(gone.said)
+        warnings.warn(f"decisions of study {session.name!r} are left out: {acts}.", ErasedWarning, stacklevel=3)
+    return (record for record in records(session, last, first) if not record.erased)
 
 
 def recorded(
@@ -370,7 +430,7 @@ def recorded(
 
 def log_of(session: Session, last: int, first: int = 0) -> DecisionLog:
     """Return contexts, arms, probabilities, versions and rewards of decisions after `first`, as of event `last`."""
-    log, rest = DecisionLog(), records(session, last, first)
+    log, rest = DecisionLog(), whole_records(session, last, first)
     while part := list(islice(rest, CHUNK)):
         recorded(part, session.settings, log=log)
     rounds = set(log.rounds.tolist())
@@ -409,14 +469,15 @@ class Exported(NamedTuple):
 def parts(session: Session) -> Iterator[tuple[dict[str, Any], Exported]]:
     """Yield columns of the next decisions, as of the last event now, and how many they are; at least one part."""
     last, settings, first = session.last_seq(), session.settings, 0
-    rest = records(session, last)
+    rest = whole_records(session, last)
     with session.reading() as tables:
         closed = closed_until(tables, settings.rewards, last)
         width = len(settings.arms) if settings.arms else tables.most_arms()
     while part := list(islice(rest, CHUNK)):
         until = part[-1].answer.seq
         log, rewards = recorded(part, settings, width), rewards_of_range(session, first, until, closed)
-        if rewards:
+        there = {*log.rounds.tolist()}
+        if rewards := {round: reward for round, reward in rewards.items() if round in there}:
             log.observe(rounds=list(rewards), rewards=list(rewards.values()))
         notes: dict[str, Any] = {name: [getattr(each.answer, name) for each in part] for name in NOTES[:3]}
         yield notes | {"actor": [each.actor for each in part]} | columns_of(log), Exported(len(log), log.missing)

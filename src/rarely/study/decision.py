@@ -177,6 +177,8 @@ class DecisionRecord:
     """The worth of a unit of the policy's `Ceiling`; None without one."""
     limits: str = ""
     """Which of "cap", "ceiling", "sticky" and "holdout" had a say; see `Policy.under`."""
+    erased: bool = False
+    """Whether contexts and ids were erased, with zeros in their place."""
 
     @property
     def present(self) -> BoolArray:
@@ -362,7 +364,7 @@ def record_of(event: Event, arms: Sequence[str] | None) -> DecisionRecord:
         if "sent" in content:
             question = replace(question, table=TableRound(content["sent"], question.numbers, len(present)))
         decided = (content["block"], content["held_out"], event.actor, content.get("price"), content.get("limits", ""))
-        return DecisionRecord(answer, question, means, bonuses, chances, *decided)
+        return DecisionRecord(answer, question, means, bonuses, chances, *decided, erased=content.get("erased", False))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise BrokenStudy(f"event {event.seq} cannot be read as a decision ({error!r}). Use a backup.") from error
 

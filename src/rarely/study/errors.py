@@ -5,7 +5,8 @@ from __future__ import annotations
 from rarely.errors import InvalidInput, RarelyError
 
 __all__ = [
-    "ApprovalNeeded", "BrokenStudy", "CheckpointWarning", "ClockAhead", "EnrolmentClosed", "FallbackWarning",
+    "ApprovalNeeded", "BrokenStudy", "CheckpointWarning", "ClockAhead", "EnrolmentClosed", "Erased", "ErasedWarning",
+    "FallbackWarning",
     "InvalidId", "InvalidStorage", "InvalidStudy", "NewerSchema", "NotDelivered", "OlderSchema", "RequestRefused",
     "ServiceUnavailable", "StaleTrainer", "StudyBusy", "StudyClosed", "StudyConflict", "StudyError", "StudyExists",
     "StudyFailed", "StudyFull", "StudyPinned", "UnknownDecision", "UnknownPart", "UnknownStudy",
@@ -84,6 +85,10 @@ class BrokenStudy(StudyError, ValueError):
     """A database that is damaged or was altered; nothing is served from it."""
 
 
+class Erased(StudyError, LookupError):
+    """A call that needs what was erased or pruned, as the record says."""
+
+
 class UnknownPart(StudyError, LookupError):
     """A policy with a class that is not imported here, or is another than the one that it was saved with."""
 
@@ -110,6 +115,10 @@ class NotDelivered(RequestRefused):
 
 class FallbackWarning(UserWarning):
     """A client's fallback arm was given, because the service was away."""
+
+
+class ErasedWarning(UserWarning):
+    """A log that lacks decisions which were erased or pruned."""
 
 
 class CheckpointWarning(UserWarning):

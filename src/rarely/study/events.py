@@ -27,14 +27,15 @@ from rarely.extend.provisional import plain
 from rarely.study.errors import BrokenStudy, InvalidId
 
 SpecialKind = Literal[
-    "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock", "look", "close"
-]
+    "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock", "look", "close",
+    "erase", "prune",
+]  # fmt: skip
 EventKind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | SpecialKind
 SPECIALS: tuple[SpecialKind, ...] = get_args(SpecialKind)  # the rare kinds: all except decisions, rewards and cuts
 PUBLISHING: tuple[EventKind, ...] = ("create", "version")  # kinds that publish a version
 GENESIS = "0" * 64  # the hash before the first event
-SETTERS: tuple[EventKind, ...] = ("create", "rejected", "version", "rollback")
-"""Kinds after which the policy continues from another snapshot."""
+SETTERS: tuple[EventKind, ...] = ("create", "rejected", "version", "rollback", "erase")
+"""Kinds after which the policy continues from another snapshot, or makes the rounds since its own again."""
 MAX_ID_LENGTH = 200
 MAX_REASON_LENGTH = 2000
 MAX_ARMS_OF_A_DECISION = 2**20
@@ -151,8 +152,8 @@ def _effects(value: Any) -> bool:
 
 SIGNED = (1, 5, 6, 7)  # numbers of a summary that may be below 0: the estimate, and its parabola, which bends down
 LOOKED = ("estimate", "low", "high", "boundary")  # numbers of an effect at a look, None where JSON has none
-COUNTS = ("block", "cut", "dim", "decided", "number", "round", "snapshot", "token", "version")
-TEXTS = ("fingerprint", "holder", "name", "policy", "request", "sha256", "stage")
+COUNTS = ("block", "cut", "dim", "decided", "last", "lost", "number", "round", "snapshot", "token", "version")
+TEXTS = ("fingerprint", "head", "holder", "kept", "name", "policy", "request", "sha256", "stage")
 _KINDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(COUNTS, _whole),
     **dict.fromkeys(TEXTS, lambda value: isinstance(value, str)),
@@ -162,7 +163,9 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "environment": lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
     "effects": _effects,
     "fraction": lambda value: _number(value) and 0 <= value <= 1,
-    **dict.fromkeys(["final", "force"], lambda value: isinstance(value, bool)),
+    **dict.fromkeys(["erased", "final", "force"], lambda value: isinstance(value, bool)),
+    "digests": lambda value: isinstance(value, dict) and all(map(str.isdecimal, value)),
+    "snapshots": lambda value: isinstance(value, list) and all(map(_whole, value)),
     "held_out": lambda value: value is None or isinstance(value, bool),
     "offset": lambda value: type(value) is int and abs(value) <= LARGEST_COUNT,
     "outcomes": lambda value: isinstance(value, dict) and all(map(_number, value.values())),
@@ -269,14 +272,17 @@ def hash_of(study: str, event: Event) -> str:
     return digest(event.previous, head, event.body, event.data)
 
 
-def flaw_of(study: str, event: Event, seq: int, previous: str) -> str:
-    """Return why the event cannot be number `seq` of the record; "" if it can."""
+def flaw_of(study: str, event: Event, seq: int, previous: str, left: str | None = None) -> str:
+    """Return why the event cannot be number `seq` of the record; "" if it can.
+
+    Of an event that was erased, `left` is the hash of what an erasure left of it; its own hash stays in the chain.
+    """
     if event.seq != seq:
         return f"event {seq} is missing; event {event.seq} comes next"
     if event.previous != previous:
         return f"event {seq} does not continue the chain: its previous hash is not that of event {seq - 1}"
     with suppress(TypeError, AttributeError):  # of a column that holds another kind of value
-        if event.hash == hash_of(study, event):
+        if hash_of(study, event) == (event.hash if left is None else left):
             return ""
     return f"event {seq} ({event.kind}) was altered: its content does not have its hash"
 
@@ -334,7 +340,9 @@ class Position:
         if kind in SETTERS:
             change = {"base": content["snapshot"], "cut": content["cut"]}
             change |= {} if kind == "rejected" else {"version": content["number"]}
-            change |= {} if kind == "rollback" else {"learned": max(self.learned, content["cut"])}
+            change |= {} if kind in ("rollback", "erase") else {"learned": max(self.learned, content["cut"])}
+            if kind == "erase" and self.candidate in content["snapshots"]:
+                change["candidate"] = None
             published = kind in ("create", "version")
             return change | ({"versions": content["number"] + 1, "candidate": None} if published else {})
         if kind == "candidate":
@@ -344,6 +352,6 @@ class Position:
         if kind == "close":
             arm = content["arm"]
             return {"enrolling": False} if arm is None else {"closed": (*self.closed, arm)}
-        if kind == "look":
+        if kind in ("look", "prune"):
             return {}
         return {"offset": content["offset"]} if kind == "clock" else {"pinned": kind == "pin"}

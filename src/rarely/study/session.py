@@ -47,6 +47,7 @@ from rarely.study import errors
 from rarely.study.decision import Answer, DecisionRecord, Question, Slate, answer_of, asked_of, block_events, record_of
 from rarely.study.errors import BrokenStudy, StudyBusy, StudyError
 from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed
+from rarely.study.gone import ERASED, Gone, gone_of, with_pruned
 from rarely.study.settings import StudySettings, rule_of_stage, stage_at
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
 
@@ -116,6 +117,8 @@ class LivePolicy:
     ) -> None:
         self.policy, self.position, self.base, self._settings = policy, position, base, settings
         self.rows = len(policy.history) if rows is None else rows
+        self.began = position.seq
+        """The last event when it began: what was erased later, it may know."""
         self._policys_rule = provisional.rule_of(policy)
         self._alike: dict[int, bool] = {}
         """Stages, and whether rounds one by one and in a block have the same bits there."""
@@ -345,6 +348,10 @@ class Session:
         with self.reading() as tables:
             return list(self.checked(tables.specials()))
 
+    def gone(self) -> Gone:
+        """Return what was erased and pruned."""
+        return gone_of(self.specials())
+
     def events(self, first: int, last: int) -> Iterator[Event]:
         """Yield the events after `first` up to and including `last`, in short reads between which others may write."""
         while first < last:
@@ -439,12 +446,25 @@ class Session:
 
     def install(self, tables: Tables, live: LivePolicy) -> None:
         """Let another policy take in the last events and decide from now on."""
-        live.base, done = self.position.base, live.position.seq
+        live.base, done, gone = self.position.base, live.position.seq, gone_of(tables.specials())
+        self.check_fresh(gone, live.began)
         live.follow(tables.after(done, self.position.seq - done), segments(live.base, tables.specials()))
         live.position = self.position
         self._live = live
         if self.position.seq - self.position.cut > FEW_EVENTS:
             self._work = math.inf  # other processes need a checkpoint soon
+        replaced = gone.snapshots & tables.snapshots() - {live.base} if gone.snapshots else None
+        if replaced:
+            with self.storage.altering("rarely_snapshots"):
+                tables.drop_snapshots(replaced)
+
+    def check_fresh(self, gone: Gone, began: int) -> None:
+        """Refuse a policy that may know what was erased since it was read."""
+        if gone.erased > began:
+            raise errors.StaleTrainer(
+                f"contexts of study {self.name!r} were erased meanwhile (event {gone.erased}), and this version may "
+                "know them. Repeat the call."
+            )
 
     # --- deciding
 
@@ -556,13 +576,19 @@ class Session:
         last = None if position is None else (position.seq, position.head)
         for event in events:
             seq, previous = (event.seq - 1, event.previous) if last is None else last
-            flaw = flaw_of(self.name, event, seq + 1, previous)
+            left = self._left_of(event) if ERASED in event.body else None
+            flaw = flaw_of(self.name, event, seq + 1, previous, left)
             arm = event.content["arm"] if event.kind == "close" and not flaw else None
             if flaw or (arm is not None and arm >= len(self.settings.arms or ())):
                 flaw = flaw or f"event {event.seq} closes arm {arm}, which the study does not have"
                 raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
             yield event
             last = None if position is None else (event.seq, event.hash)
+
+    def _left_of(self, event: Event) -> str | None:
+        """Return the hash of what an erasure left of an event; None if no erasure names it."""
+        with self.reading() as tables:
+            return gone_of(tables.specials()).left.get(event.seq)
 
     def _restored(self) -> LivePolicy:
         """Return the policy in use, from a checkpoint or its cut on, in short reads that keep nobody waiting."""
@@ -603,10 +629,15 @@ class Session:
         with self.reading() as tables:
             policy, end = self.load(tables, base), self.event(tables, cut)
             decision, delivered = tables.last_decision(cut), tables.delivered(cut)
+            began, pruned = tables.last_seq(), gone_of(tables.specials()).pruned
+        if pruned:
+            position = replace(position, rounds=pruned["round"], unseen=tuple(sorted(pruned["unseen"].items())))
         for event in [*(event for event in specials if event.seq <= cut), *([] if decision is None else [decision])]:
             position = position.after(event)
-        position = replace(position, seq=cut, head=end.hash, time=end.time, deliveries=delivered)
-        return LivePolicy(policy, self.settings, position, base)
+        position = replace(position, seq=cut, head=end.hash, time=end.time, deliveries=with_pruned(delivered, pruned))
+        live = LivePolicy(policy, self.settings, position, base)
+        live.began = began
+        return live
 
     def ready(self, base: int, cut: int) -> LivePolicy:
         """Return the policy of a snapshot; see `approach`."""
@@ -653,6 +684,8 @@ class Session:
         row = tables.snapshot(event.content["snapshot"])
         what = f"the snapshot of event {event.seq} ({event.kind}) of study {self.name!r}"
         if row is None:
+            if event.content["snapshot"] in gone_of(tables.specials()).snapshots:
+                raise errors.Erased(f"{what} was erased or pruned; `verify` says by whom. Use a later version.")
             raise BrokenStudy(f"{what} is missing. Use a backup.")
         sha256, data = row
         if not sha256 == sha256_of(data) == event.content["sha256"]:
@@ -712,7 +745,9 @@ class Session:
         lists = {name: tuple(map(tuple, known[name])) for name in ("deliveries", "unseen")}
         position = Position(**known | lists | {"closed": tuple(known["closed"])})
         with self.reading() as tables:
-            last = tables.event(position.seq)
+            last, erasures = tables.event(position.seq), tables.latest("erase", 1)
+        if erasures and erasures[0].seq > position.seq:
+            raise ValueError("it was written before an erasure")
         if mark["sha256"] != sha256 or rows[-1][1] != position.seq or last is None or last.hash != position.head:
             raise ValueError("it belongs to another record")
         joined = _joined(snapshot.arrays, np.frombuffer(b"".join(history for *_, history, _ in rows), "<f8"))
@@ -724,10 +759,14 @@ class Session:
         """Write a checkpoint of a policy, unless there is a later one of its snapshot."""
         (state, position), base = mark, live.base
         with self.reading() as tables:
-            event = self.event(tables, base)
+            event, erasures = self.event(tables, base), tables.latest("erase", 1)
+        if erasures and erasures[0].seq > live.began:
+            return
         header, arrays = provisional.content_at(live.policy, state)
         rows = {name.removeprefix(_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_PREFIX)}
         with self.checkpoints() as tables:
+            if erasures:
+                tables.drop_checkpoints_before(erasures[0].seq)
             last = tables.last_checkpoint(base)
             if last is not None and last[2] >= position.seq:
                 return
@@ -737,6 +776,11 @@ class Session:
             sha256 = _chained(event.content["sha256"] if last is None else last[3], history)
             header["checkpoint"] = {"position": asdict(position), "sha256": sha256}
             tables.add_checkpoint(base, start, position.seq, sha256, history, archive.to_bytes(header, arrays))
+        with self.reading() as tables:
+            late = tables.latest("erase", 1)
+        if late and late[0].seq > live.began:  # it came while this was written, and did not find it
+            with self.checkpoints() as tables:
+                tables.drop_checkpoints(base)
 
     def _begin_checkpoint(self) -> None:
         """Write a checkpoint in another thread, unless one is being written: a mark is a value."""
@@ -762,12 +806,13 @@ class Session:
         with self.reading() as tables:
             specials = tables.specials()
         begun = [event.content for event in specials if event.kind in SETTERS and event.kind != "rejected"]
-        others = [content for content in begun if content["number"] != version]
+        gone = gone_of(specials)
+        others = [each for each in begun if each["number"] != version and each["snapshot"] not in gone.snapshots]
         if not others:
             return
         base, cut = others[-1]["snapshot"], others[-1]["cut"]
         standby, self._standby = self._standby, None  # unless it gets through
-        if standby is None or standby.base != base:
+        if standby is None or standby.base != base or standby.began < gone.erased:
             used = [event.content["snapshot"] for event in specials if event.kind in SETTERS]
             with self.checkpoints() as tables:  # a network's take 19 MB, and a study may have 1000 versions
                 tables.drop_checkpoints(used[-1], base, which="NOT IN")

@@ -11,21 +11,22 @@ from typing import Any, Literal, Self
 
 from rarely import ArmBlocks, FramePolicy, Interval, Policy
 from rarely.errors import InvalidInput, RarelyError
-from rarely.extend import Progress
+from rarely.extend import Progress, provisional
 from rarely.extend.checks import check_choice, is_whole, shown
 from rarely.extend.provisional import facts_table, forwarded
 from rarely.logs import DecisionLog
-from rarely.study import audit, versions
+from rarely.study import audit, erasure, versions
 from rarely.study.analysis import Analysis, analyse, close, take_look
 from rarely.study.audit import Exported, Replay, Status, Verification
 from rarely.study.decision import DecisionRecord, Request, Requests, Slate, read_request, record_of, slot_id
+from rarely.study.erasure import Erasure, Pruning
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session
 from rarely.study.settings import RewardRule, Stage, StudySettings
 from rarely.study.storage import open_storage
-from rarely.study.tell import Tell, Tells, closed_until, read_tell, receive, rewards_to_learn, slots_of
+from rarely.study.tell import Tell, Tells, closed_until, read_tell, receive, slots_of
 from rarely.study.versions import Job, PublishedVersion, Trained, candidate_of, check_open, train
 
 OnError = Literal["raise", "return"]
@@ -213,7 +214,9 @@ class Study:
         session = self._session
         with session.writing():
             policy, cut, last = copy.copy(session.live.policy), session.position.cut, session.position.seq
-        if rewards := rewards_to_learn(session, cut, last):  # as the next training would
+        gone = session.gone()
+        provisional.forget(policy, gone.rounds)
+        if rewards := versions.lessons(session, cut, last, gone):  # as the next training would
             policy.observe(rounds=list(rewards), rewards=list(rewards.values()), late="count")
         return policy.plot(figure, arms=self.settings.arms or ())
 
@@ -636,6 +639,40 @@ class Study:
     def restore(backup: str | os.PathLike[str], storage: str) -> list[str]:
         """Copy all studies of a backup into an empty database, check them there, and return their names."""
         return audit.restore(os.fspath(backup), storage)
+
+    def erase(self, ids: Any, *, by: str = "id", actor: str, reason: str = "") -> Erasure:
+        """Erase contexts, ids and texts of persons' decisions and rewards; others may decide meanwhile.
+
+        Hashes, arms, probabilities and rewards stay, and `verify` says what was erased, when, by whom and why. The next
+        version is trained without these decisions, and versions that may have learned from them cannot be rolled back
+        to. Repeating it changes nothing, and neither do ids that are not on record. `remains` of what it returns says
+        what may still hold the contexts. The reason stays on record: name nobody in it.
+
+        Parameters
+        ----------
+        ids
+            One, or a list: 17, 17.0 and "17" are the same.
+        by
+            "id" if they are ids of decisions or slates, "user" if they were given as `ask(user=…)`, or the column of
+            the user's table that holds them, where requests come by columns.
+        """
+        return erasure.erase(self._session, ids, by, _signed_by_person(actor, reason))
+
+    def prune(self, before: Any, *, actor: str, reason: str = "", dry_run: bool = False) -> Pruning:
+        """Drop decisions and rewards from before a day or a moment (UTC), or before an event.
+
+        Those that the version in use continues from stay, and so do those to which rewards may come within their
+        window; versions, rollbacks and other acts always stay. A reward of a pruned decision counts as unknown, its id
+        is free again, versions from before cannot be rolled back to, and a trial's `analysis` is refused.
+
+        Parameters
+        ----------
+        before
+            A day or a moment such as "2026-11-18", a `datetime`, or the number of an event.
+        dry_run
+            Only say how many events and bytes would go.
+        """
+        return erasure.prune(self._session, before, _signed_by_person(actor, reason), dry_run=dry_run)
 
     @staticmethod
     def delete(storage: str, name: str, *, actor: str, reason: str = "") -> int:

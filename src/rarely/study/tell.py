@@ -19,6 +19,7 @@ from rarely.extend.checks import InvalidSlate, is_whole, read_rewards, shown
 from rarely.study.decision import Slate, slot_id
 from rarely.study.errors import BrokenStudy, StudyConflict
 from rarely.study.events import Event, EventKind, canonical, check_id, check_text
+from rarely.study.gone import gone_of
 from rarely.study.session import Session
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import CHUNK, Tables
@@ -284,13 +285,19 @@ def _chunks(first: int, last: int) -> Iterator[tuple[int, int]]:
     return ((at, min(at + CHUNK, last)) for at in range(first, last, CHUNK))
 
 
+def used_until(session: Session, tables: Tables) -> int:
+    """Count the rewards on record that were learned from, successfully or not."""
+    rule, learned = session.settings.rewards, session.position.learned
+    first = rule.aggregation == "first"
+    return tables.rewards_until(learned if first else closed_until(tables, rule, learned), decided=not first)
+
+
 def accounts_of(session: Session, tables: Tables) -> Accounts:
     """Count all rewards at the session's position."""
-    position, rule = session.position, session.settings.rewards
+    position = session.position
     if session.used is None or session.used[0] != position.learned:
-        first = rule.aggregation == "first"
-        last = position.learned if first else closed_until(tables, rule, position.learned)
-        session.used = (position.learned, tables.rewards_until(last, decided=not first))
+        pruned = gone_of(tables.specials()).pruned.get("lost", 0)
+        session.used = (position.learned, used_until(session, tables) + pruned)
     counts = {(kind, why): count for kind, why, count in position.deliveries}
     quarantine = {why: count for (kind, why), count in counts.items() if kind == "quarantine"}
     used, late, held = session.used[1], counts.get(("late reward", ""), 0), sum(quarantine.values())

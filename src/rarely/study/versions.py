@@ -30,12 +30,13 @@ from rarely import Policy, build_info
 from rarely.errors import RarelyError, SnapshotError
 from rarely.extend import Described, Progress
 from rarely.extend.checks import shown
-from rarely.extend.provisional import state_of
+from rarely.extend.provisional import forget, state_of
 from rarely.golden import family_of
 from rarely.runs.machine import end_with
 from rarely.study import errors
 from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
 from rarely.study.events import PUBLISHING, Event, EventKind, Position, canonical, next_event
+from rarely.study.gone import Gone, gone_of
 from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
 from rarely.study.settings import StudySettings, check_updates, stage_at
 from rarely.study.storage import Lease, Storage, Tables
@@ -372,13 +373,20 @@ def begin(session: Session, *, force: bool, actor: str, reason: str) -> Job:
         tables.add_lease(Lease(token, holder, now, now + round(LEASE * 1e6)))
         _ACTIVE[session.storage.url, session.name, token] = holder
         cut = session.append(tables, "cut", {"token": token, "holder": holder}, actor=actor, reason=reason).seq
-        policy = copy.deepcopy(session.live.bare())
+        policy, gone = copy.deepcopy(session.live.bare()), gone_of(tables.specials())
+        forget(policy, gone.rounds)
     try:
-        rewards = rewards_to_learn(session, position.cut, cut)
+        rewards = lessons(session, position.cut, cut, gone)
     except BaseException:
         release(session, token)
         raise
     return Job(session.name, token, position.version, cut, policy, tuple(rewards), tuple(rewards.values()), force)
+
+
+def lessons(session: Session, start: int, cut: int, gone: Gone) -> dict[int, float]:
+    """Return what a policy with the cut `start` must learn, by round, of rounds whose contexts are there."""
+    told = rewards_to_learn(session, start, cut)
+    return {round: reward for round, reward in told.items() if round not in gone.rounds}
 
 
 def finish(session: Session, trained: Trained, *, actor: str, reason: str) -> str:
@@ -404,6 +412,7 @@ def _publish(session: Session, trained: Trained, live: LivePolicy, *, actor: str
         for event in tables.specials(trained.body["cut"]):
             if event.kind in OUTCOMES and event.content["token"] == trained.token:
                 return event.kind  # it was published by a commit that was not confirmed
+        session.check_fresh(gone_of(tables.specials()), trained.body["cut"])
         check_open(session)
         lease = tables.lease()
         if lease is None or lease.token != trained.token:

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,8 +43,8 @@ class Database(ABC):
     blob: ClassVar[str]  # the SQL type of bytes
     setup: ClassVar[str]  # the SQL that prepares for tables and their triggers
     triggers: ClassVar[tuple[str, ...]]
-    """The SQL of the triggers that refuse changes of a table, {0}; the last one refuses to delete rows."""
-    no_trigger: ClassVar[str]  # the SQL that drops this one
+    """The SQL of the triggers that refuse changes of a table, {0}."""
+    lifts: ClassVar[tuple[tuple[str, str], ...]]  # the SQL that lifts each of them, and that ends this
     writable: ClassVar[str]  # the SQL that begins a transaction that writes
     schema_lock: ClassVar[str] = ""
     """The SQL that keeps others from creating tables until a transaction ends, where BEGIN alone does not."""
@@ -181,9 +181,6 @@ class Database(ABC):
 
     def delete(self, name: str, actor: str, reason: str) -> int:
         """Delete a study, and return how many events it had; that it was there, who deleted it and why stays."""
-        if self.dialect == "sqlite":
-            with self.lock:
-                self.execute("PRAGMA secure_delete = ON")  # the rows are overwritten
         with self.writing(name) as tables:
             row = tables.study(name)
             if row is None:
@@ -192,15 +189,28 @@ class Database(ABC):
             last = mine.event(mine.last_seq())
             events, head = (0, "") if last is None else (last.seq, last.hash)
             for table in ("rarely_leases", "rarely_snapshots", "rarely_events", "rarely_studies"):
-                self.execute(self.no_trigger.format(table))
-                self.execute(f"DELETE FROM {table} WHERE study = ?", (row.study,))
-                self.execute(self.triggers[-1].format(table))
+                with self.altering(table):
+                    self.execute(f"DELETE FROM {table} WHERE study = ?", (row.study,))
             number = self.execute("SELECT count(*) FROM rarely_erasures")[0][0] + 1
             erased = (number, name, round(time.time() * 1e6), actor, reason, events, head)
             self.execute("INSERT INTO rarely_erasures VALUES (?, ?, ?, ?, ?, ?, ?)", erased)
         with self.checkpoints() as tables:
             tables.run("DELETE FROM rarely_checkpoints WHERE study = ?", (row.study,))
+        self.shred()
         return events
+
+    @contextmanager
+    def altering(self, *names: str) -> Iterator[None]:
+        """Allow changes of these tables inside the open transaction, until the block ends."""
+        for name, (lift, _) in product(names, self.lifts):
+            self.execute(lift.format(name))
+        yield
+        for name, (_, end) in product(names, self.lifts):
+            self.execute(end.format(name))
+
+    @abstractmethod
+    def shred(self) -> str:
+        """Overwrite what was deleted where the database can; return in a sentence what it still has, "" for nothing."""
 
     @abstractmethod
     def writing(self, name: str) -> AbstractContextManager[Tables]:

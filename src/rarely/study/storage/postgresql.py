@@ -37,7 +37,7 @@ class PostgresqlStorage(Database):
         "CREATE TRIGGER {0}_fixed BEFORE UPDATE OR DELETE OR TRUNCATE ON {0} "
         "FOR EACH STATEMENT EXECUTE FUNCTION rarely_refuse()",
     )
-    no_trigger = "DROP TRIGGER {0}_fixed ON {0}"
+    lifts = (("ALTER TABLE {0} DISABLE TRIGGER {0}_fixed", "ALTER TABLE {0} ENABLE TRIGGER {0}_fixed"),)
     schema_lock = f"SELECT pg_advisory_xact_lock({0x72617265})"
     writable = f"BEGIN; {_LIMIT}; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'"
 
@@ -145,6 +145,12 @@ class PostgresqlStorage(Database):
                     copied.execute(f"DROP TABLE {table}")
                 else:
                     copied.take(other.stream, {table: order})
+
+    def shred(self) -> str:
+        return (
+            "PostgreSQL keeps the old rows until VACUUM FULL rarely_events, rarely_snapshots, rarely_checkpoints, and "
+            "after that in archives of its log, in replicas and in dumps for as long as those are kept."
+        )
 
     def close(self) -> None:
         if self.process == os.getpid():

@@ -73,7 +73,10 @@ class SqliteStorage(Database):
         f"CREATE TRIGGER {{0}}_no_{change.lower()} BEFORE {change} ON {{0}} BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
         for change in ("UPDATE", "DELETE")
     )
-    no_trigger = "DROP TRIGGER {0}_no_delete"
+    lifts = (
+        ("DROP TRIGGER {0}_no_update", triggers[0]),
+        ("DROP TRIGGER {0}_no_delete", triggers[1]),
+    )
     driver_error = sqlite3.Error
 
     def __init__(self, url: str, path: str, *, shared: bool = False, read_only: bool = False) -> None:
@@ -100,6 +103,7 @@ class SqliteStorage(Database):
             self._raw.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._raw.execute("PRAGMA trusted_schema = OFF")
         self._raw.execute("PRAGMA foreign_keys = ON")
+        self._raw.execute("PRAGMA secure_delete = ON")  # snapshots of erased contexts go when a version is replaced
         if not in_memory:
             self._raw.execute(f"PRAGMA journal_mode = {'DELETE' if self.shared and unsafe else 'WAL'}")
         self._raw.execute("PRAGMA synchronous = FULL")
@@ -190,6 +194,22 @@ class SqliteStorage(Database):
         except BrokenStudy:
             self._set_checkpoints_aside()
             raise
+
+    def shred(self) -> str:
+        """Write the file and that of checkpoints anew: pages that were split may have copies of rows."""
+        with suppress(OSError):
+            os.unlink(f"{self.path}-checkpoints-damaged")
+        for each in filter(None, (self, self._beside)):
+            try:
+                with each.lock:
+                    each._check_usable()
+                    each.execute("VACUUM")
+                    busy = each.execute("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+            except sqlite3.Error as error:
+                busy = said(error)
+            if busy:
+                return f"{each.url} has free pages that could not be overwritten, because others use it: repeat this."
+        return ""
 
     @property
     def has_checkpoints(self) -> bool:

@@ -7,8 +7,9 @@
     rarely_erasures    which studies were deleted, when, by whom and why
     rarely_leases      who may publish the next version: the latest row with the highest token
 
-Rows are only ever added: triggers refuse UPDATE and DELETE on every table. `rarely_checkpoints` is not part of the
-record and lies beside it, in PostgreSQL in the same schema and with SQLite in a file of its own.
+Rows are only ever added, but for what `erasure` takes from them: triggers refuse UPDATE and DELETE on every table.
+`rarely_checkpoints` is not part of the record and lies beside it, in PostgreSQL in the same schema and with SQLite in a
+file of its own.
 
 SQL of transactions is such that both databases understand it.
 """
@@ -16,7 +17,7 @@ SQL of transactions is such that both databases understand it.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -30,6 +31,7 @@ Run = Callable[..., list[tuple[Any, ...]]]
 """Runs one statement, with ? for each parameter that follows in a sequence, and returns its rows."""
 
 _EVENT = "seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash"
+_NOT_SPECIAL = f"AND kind NOT IN ({', '.join('?' * len(SPECIALS))})"
 _FIELDS = attrgetter(*_EVENT.split(", "))
 _REWARDED = (
     "FROM rarely_events d JOIN rarely_events r ON r.study = d.study AND r.ref = d.ref AND r.key IS NOT NULL "
@@ -193,11 +195,39 @@ class Tables:
     def last_until(self, time: int, seq: int) -> int:
         """Return the seq of the last event up to `seq` whose time is at most `time`; 0 if there is none."""
 
-        def time_of(seq: int) -> int:
-            rows = self._rows("SELECT time FROM rarely_events WHERE study = ? AND seq = ?", seq)
+        def time_of(seq: int) -> int:  # of a pruned event, that of the event before it
+            sql = "SELECT time FROM rarely_events WHERE study = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
+            rows = self._rows(sql, seq)
             return int(rows[0][0]) if rows else time + 1
 
         return bisect(range(1, seq + 1), time, key=time_of)  # times never fall with seq: no index on them is needed
+
+    # --- what is taken from the record, while `Database.altering` lifts the triggers
+
+    def rewrite(self, event: Event) -> None:
+        """Put what an erasure leaves of an event in its place; its hash stays."""
+        sql = "UPDATE rarely_events SET actor = ?, reason = ?, ref = ?, key = ?, body = ?, data = ?"
+        values = (event.actor, event.reason, event.ref, event.key, event.body, event.data)
+        self.run(f"{sql} WHERE study = ? AND seq = ?", (*values, self._study, event.seq))
+
+    def size(self, last: int) -> tuple[int, int]:
+        """Return how many events up to `last` are not special, and about how many bytes they take."""
+        sizes = " + ".join(f"length({name})" for name in ("body", "data", "previous", "hash", "actor", "reason"))
+        sql = f"SELECT count(*), coalesce(sum({sizes}), 0) FROM rarely_events WHERE study = ? AND seq <= ?"
+        events, size = self._rows(f"{sql} {_NOT_SPECIAL}", last, *SPECIALS)[0]
+        return int(events), int(size)
+
+    def prune(self, last: int) -> None:
+        """Delete the events up to `last` that are not special."""
+        self._rows(f"DELETE FROM rarely_events WHERE study = ? AND seq <= ? {_NOT_SPECIAL}", last, *SPECIALS)
+
+    def snapshots(self) -> set[int]:
+        """Return the events whose snapshots are there."""
+        return {int(seq) for (seq,) in self._rows("SELECT seq FROM rarely_snapshots WHERE study = ?")}
+
+    def drop_snapshots(self, seqs: Iterable[int]) -> None:
+        for seq in seqs:
+            self._rows("DELETE FROM rarely_snapshots WHERE study = ? AND seq = ?", seq)
 
     # --- rewards
 
@@ -303,6 +333,10 @@ class Tables:
         )
         self._rows(f"DELETE FROM rarely_checkpoints {which} = ? AND history = ?", base, start, empty)
         self._rows("INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", base, start, *values)
+
+    def drop_checkpoints_before(self, seq: int) -> None:
+        """Drop the checkpoints of earlier events."""
+        self._rows("DELETE FROM rarely_checkpoints WHERE study = ? AND seq < ?", seq)
 
     def drop_checkpoints(self, *bases: int, which: str = "IN") -> None:
         """Drop the checkpoints of these snapshots, or, if they are "NOT IN" them, of the others."""

@@ -1,0 +1,274 @@
+"""Erasing what the record knows of persons, and pruning what is old; `gone` says what that leaves.
+
+Both are one transaction, in which the triggers are lifted that refuse changes, and an event of the record.
+
+An erasure is a rollback to the version in use: every process makes the rounds since its cut again, with zeros for the
+contexts that are gone. Versions that may have learned from them cannot be rolled back to, and their snapshots go; that
+in use stays until another version replaces it, and the next one is trained without the rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rarely.extend import Described
+from rarely.extend.checks import is_whole, shown
+from rarely.study.errors import InvalidId, InvalidStudy, StudyBusy
+from rarely.study.events import Event, Position, hash_of
+from rarely.study.gone import blanked, gone_of, kept_hash, with_pruned
+from rarely.study.session import FEW_EVENTS, MAX_CATCH_UPS, LivePolicy, Session, segments
+from rarely.study.storage import Tables
+from rarely.study.tell import closed_until, used_until
+from rarely.study.versions import OUTCOMES
+
+BY = ("id", "user")
+"""What names a person besides a column: ids of decisions, or of users."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure(Described):
+    """What `Study.erase` has done.
+
+    Examples
+    --------
+    >>> Erasure(decisions=3, rewards=2, remains=()).decisions
+    3
+    """
+
+    decisions: int
+    rewards: int
+    remains: tuple[str, ...]
+    """What may still hold the contexts, and what ends that, in sentences; backups and exports are not listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning(Described):
+    """What `Study.prune` has done, or would do.
+
+    Examples
+    --------
+    >>> Pruning(events=1200, bytes=480_000, last=1400, limit="").last
+    1400
+    """
+
+    events: int
+    """Decisions and rewards."""
+    bytes: int
+    """About how many they take."""
+    last: int
+    """The last event that goes; 0 for none."""
+    limit: str
+    """Why no more of them go; "" if all do."""
+
+
+# --- erasing
+
+
+def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasure:
+    """Erase contexts and ids of persons; see `Study.erase`."""
+    persons = _read_persons(session, ids, by)
+    live, found, last = _follow_without(session, persons)
+    decisions = rewards = 0
+    if live is not None:
+        with session.writing() as tables:
+            decisions, rewards = _erase(session, tables, persons, (live, found, last), signed)
+    with session.writing() as tables:
+        gone, position = gone_of(tables.specials()), session.position
+    with session.checkpoints() as tables:
+        tables.drop_checkpoints_before(gone.erased)
+    remains = [said for said in (session.storage.shred(),) if said]
+    if position.base in gone.snapshots:
+        remains.append(
+            f"version {position.version}, which is in use, may have learned from erased contexts: its snapshot goes "
+            "when another version replaces it, which is trained without them."
+        )
+    return Erasure(decisions, rewards, tuple(remains))
+
+
+class _Persons(NamedTuple):
+    """Who is to be erased."""
+
+    ids: frozenset[str]
+    by: str
+
+    def made(self, event: Event) -> bool:
+        """Return whether an event is a decision about one of them that was not erased already."""
+        if event.kind != "decide" or "erased" in event.content:
+            return False
+        content = event.content
+        if self.by == "id":
+            return event.ref in self.ids or content.get("slot", [None])[0] in self.ids
+        if self.by == "user":
+            return content.get("user") in self.ids
+        return _text(content.get("sent", {}).get("user", {}).get(self.by)) in self.ids
+
+    def rewards(self, tables: Tables, decided: Iterable[str] = ()) -> list[Event]:
+        """Return the rewards of these decisions, and those told by ids of theirs that were never decided."""
+        told = tables.deliveries([*{*decided, *(self.ids if self.by == "id" else ())}])
+        return [event for events in told.values() for event in events]
+
+
+def _read_persons(session: Session, ids: Any, by: str) -> _Persons:
+    """Return who is to be erased, by ids as text: 17, 17.0 and "17" are the same."""
+    several = isinstance(ids, Iterable) and not isinstance(ids, str | bytes | dict)
+    texts = [_text(each) for each in (ids if several else [ids])]
+    if not texts or None in texts:
+        raise InvalidId(f"ids must be a text or a number, or a list of them, that name persons; got {shown(ids)}.")
+    tables = session.settings.tables
+    users = None if tables is None else tables.users
+    columns = () if users is None else (*(column.name for column in users.columns), *users.ignore)
+    if by not in (*BY, *columns):
+        raise InvalidStudy(
+            f"by must be what the ids are: 'id', of decisions; 'user'; or a column of the user's table "
+            f"({', '.join(columns) or 'this study has none'}); got {shown(by)}."
+        )
+    return _Persons(frozenset(text for text in texts if text is not None), by)
+
+
+def _text(value: Any) -> str | None:
+    """Return what an id is compared by; None for what is none."""
+    if isinstance(value, str):
+        return value or None
+    try:
+        number = None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    if number is None or not math.isfinite(number):
+        return None
+    return str(int(value)) if number.is_integer() else repr(number)
+
+
+def _follow_without(session: Session, persons: _Persons) -> tuple[LivePolicy | None, dict[int, Event], int]:
+    """Return the policy in use as if these persons had brought zeros, their decisions, and the last event looked at.
+
+    Others decide meanwhile. Without anything to erase there is no policy.
+    """
+    with session.writing():
+        position = session.position
+    with session.reading() as tables:
+        gone = gone_of(tables.specials())
+        told = persons.rewards(tables)
+    found: dict[int, Event] = {}
+    live: LivePolicy | None = None
+    at = Position(seq=gone.last, head=gone.pruned["head"]) if gone.last else Position()
+    for _ in range(MAX_CATCH_UPS):
+        before, last = at.seq, session.last_seq()
+        for event in session.checked(session.events(at.seq, last), at):
+            if persons.made(event):
+                found[event.seq] = event
+            at = Position(seq=event.seq, head=event.hash)
+        if not (found or told):
+            return None, {}, last
+        live = live or session.at_cut(position.base, position.cut, session.specials())
+        part = (blanked(e) if e.seq in found else e for e in session.events(live.position.seq, last))
+        for _ in live.following(part, segments(position.base, session.specials()), whole=True):
+            pass
+        if last - before <= FEW_EVENTS:
+            break
+    return live, found, last
+
+
+def _erase(
+    session: Session,
+    tables: Tables,
+    persons: _Persons,
+    followed: tuple[LivePolicy, dict[int, Event], int],
+    signed: dict[str, str],
+) -> tuple[int, int]:
+    """Blank the rows, and write the event; return how many were decisions and rewards."""
+    (live, found, last), position, specials = followed, session.position, tables.specials()
+    if position.base != live.base:
+        raise StudyBusy(f"the version of study {session.name!r} changed meanwhile. Repeat the erasure.")
+    session.check_fresh(gone_of(specials), live.began)
+    found = found | {e.seq: e for e in tables.after(last, position.seq - last) if persons.made(e)}
+    decided = {str(event.ref): event.seq for event in found.values()}
+    rewards = persons.rewards(tables, decided)
+    rows = [blanked(event) for event in found.values()]
+    rows += [blanked(event, decided.get(str(event.ref), event.seq)) for event in rewards]
+    first = min(found, default=position.seq + 1)
+    content = {"snapshot": position.base, "cut": position.cut, "number": position.version, "by": persons.by}
+    content |= {"digests": {str(event.seq): hash_of(session.name, event) for event in rows}}
+    content |= {"rounds": [event.content["round"] for event in found.values()]}
+    content |= {"snapshots": _knowing(specials, first)}
+    with session.storage.altering("rarely_events"):
+        for event in rows:
+            tables.rewrite(event)
+    live.began = session.append(tables, "erase", content, **signed).seq
+    session.install(tables, live)
+    return len(found), len(rewards)
+
+
+def _knowing(specials: Sequence[Event], first: int) -> list[int]:
+    """Return the snapshots that know event `first`."""
+    made = [event for event in specials if event.kind in ("create", *OUTCOMES)]
+    return [event.seq for event in made if event.content["snapshot"] == event.seq and event.content["cut"] >= first]
+
+
+# --- pruning
+
+
+def prune(session: Session, before: Any, signed: dict[str, str], *, dry_run: bool) -> Pruning:
+    """Drop decisions and rewards before a moment; see `Study.prune`."""
+    with session.writing() as tables:
+        position, specials = session.position, tables.specials()
+        wanted = _last_before(tables, before, position.seq)
+        last, limit = min(wanted, _most(session, tables)), ""
+        if last < wanted:
+            limit = (
+                f"of the events up to {wanted} only those up to {last} go: version {position.version}, which is in "
+                f"use, continues from event {position.cut}, and rewards may still belong to the others."
+            )
+        events, size = tables.size(last)
+        if dry_run or not events:
+            return Pruning(events, size, last if events else 0, limit)
+        content = _pruned(session, tables, specials, last) | {"events": events, "bytes": size}
+        used = used_until(session, tables)
+        with session.storage.altering("rarely_snapshots", "rarely_events"):
+            tables.drop_snapshots(content["snapshots"])
+            tables.prune(last)
+        content["lost"] = gone_of(specials).pruned.get("lost", 0) + used - used_until(session, tables)
+        session.append(tables, "prune", content, **signed)
+        session.used = None
+    session.storage.shred()
+    return Pruning(events, size, last, limit)
+
+
+def _last_before(tables: Tables, before: Any, last: int) -> int:
+    """Return the last event before a day or a moment (UTC), or before an event; 0 if there is none."""
+    if is_whole(before) and before >= 1:
+        return min(int(before) - 1, last)
+    try:
+        moment = before if isinstance(before, datetime) else datetime.fromisoformat(before)
+    except (TypeError, ValueError):
+        raise InvalidStudy(
+            f"before must be a day or a moment such as '2026-11-18' (UTC), or the number of an event; got "
+            f"{shown(before)}."
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return tables.last_until(round(moment.timestamp() * 1e6) - 1, last)
+
+
+def _most(session: Session, tables: Tables) -> int:
+    """Return the last event that the version in use does not need, and to which no reward may come."""
+    rule, cut = session.settings.rewards, session.position.cut
+    return cut - 1 if rule.window is None else min(cut - 1, closed_until(tables, rule, cut))
+
+
+def _pruned(session: Session, tables: Tables, specials: Sequence[Event], last: int) -> dict[str, Any]:
+    """Return what stays of the events up to `last`: hashes and counts."""
+    before, decision = gone_of(specials).pruned, tables.last_decision(last)
+    known = before if decision is None else decision.content
+    made = [event for event in specials if event.kind in ("create", *OUTCOMES)]
+    return {
+        "last": last,
+        "head": session.event(tables, last).hash,
+        "kept": kept_hash(specials, last),
+        "snapshots": [e.seq for e in made if e.content["snapshot"] == e.seq and e.content["cut"] <= last],
+        "deliveries": with_pruned(tables.delivered(last), before),
+        "round": known.get("round", 0),
+        "unseen": known.get("unseen", {}),
+    }

@@ -1,0 +1,383 @@
+"""What is known of persons is erased from every file, the chain still verifies, and the study goes on."""
+
+import json
+import struct
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+from command_line import call, told
+from rarely import FramePolicy, LinUCB, OnDemand, Shares
+from rarely.study import (
+    BrokenStudy,
+    Erased,
+    ErasedWarning,
+    InvalidId,
+    InvalidStudy,
+    RewardRule,
+    Stage,
+    StaleTrainer,
+    Study,
+    StudyError,
+    train,
+)
+from rarely.study.gone import blanked
+from studies import contexts_of, every_storage, linear, neural, play
+
+SIGNED = {"actor": "ann", "reason": "asked on Monday"}
+PERSON = np.array([[41.123456789, -17.25], [3.5, 2.75], [-9.0, 8.125]])
+"""Contexts that no other decision has."""
+
+
+def with_person(study, rounds=30, at=(3, 17), tell=True):
+    """Play rounds, some of them of the person whose visits are called mustermann-0, …"""
+    for i in range(rounds):
+        if i in at:
+            study.ask(PERSON, id=f"mustermann-{at.index(i)}", user=None)
+            study.tell(f"mustermann-{at.index(i)}", 0.75, key=f"mustermann-click-{i}", reason="mustermann said so")
+        else:
+            play(study, i, 1, tell=tell)
+
+
+IDS = [f"mustermann-{i}" for i in range(4)]
+
+
+def rows_of(study):
+    """All rows of the record as text, with the numbers of arrays as bytes."""
+    with study._session.reading() as tables:
+        return repr(tables.run("SELECT * FROM rarely_events WHERE study = ?", (study._session.row.study,))).lower()
+
+
+def knows(study):
+    number = struct.pack("<d", PERSON[0, 0])
+    with study._session.reading() as tables:
+        data = b"".join(row[0] for row in tables.run("SELECT data FROM rarely_events"))
+        data += b"".join(row[0] for row in tables.run("SELECT policy FROM rarely_snapshots"))
+    with study._session.checkpoints() as tables:
+        data += b"".join(
+            bytes(part) for row in tables.run("SELECT history, state FROM rarely_checkpoints") for part in row
+        )
+    return "mustermann" in rows_of(study) or number in data
+
+
+@every_storage
+def test_a_person_is_erased_the_chain_holds_and_the_study_goes_on(make, storage):
+    study = make()
+    with_person(study)
+    heads = study.status().events, study.status().head
+    assert knows(study)
+    done = study.erase(IDS, **SIGNED)
+    assert (done.decisions, done.rewards) == (2, 2)
+    assert not knows(study)
+    checked = study.verify(heads[1], heads[0])
+    assert checked.whole
+    assert len(checked.gone) == 1
+    assert "'ann' erased 2 decisions of a person, and 2 rewards: asked on Monday" in checked.gone[0]
+    with pytest.warns(ErasedWarning, match="asked on Monday"):
+        assert len(study.log()) == 28
+    assert [record.erased for record in study.decisions()].count(True) == 2
+    assert study.status().decisions == 30
+    assert study.status().rewards.balanced
+    assert study.replay().since == checked.events
+    play(study, 30, 9)
+    assert study.update() == "version"
+    play(study, 40, 9)
+    assert study.verify().whole
+    again = study.replay()
+    assert again.equal
+    assert again.decisions == 18
+    assert len(again.trainings) == 1
+    head = study.status()
+    study.close()
+    with make.open() as opened:
+        assert opened.status() == head
+
+
+@pytest.mark.parametrize("policy", [linear, neural])
+def test_others_follow_and_the_next_version_does_not_know_them(make, policy):
+    study = make(policy(), rewards=RewardRule())
+    other = make.open()
+    with_person(study)
+    assert other.status().decisions == 30
+    study.erase(IDS, **SIGNED)
+    ours, theirs = study.ask(contexts_of(99), id="ours"), other.ask(contexts_of(98), id="theirs")
+    assert (ours.round, theirs.round) == (31, 32)
+    assert study.ask(contexts_of(97), id="third").round == 33
+    fingerprints = {each._session.live.policy.fingerprint() for each in (study, other, make.open()) if each.status()}
+    assert len(fingerprints) == 1
+    study.update(force=True)
+    history = study.policy(1).history
+    assert 33 - len(history) == 2
+    assert not np.isin(PERSON, history.contexts).any()
+
+
+@every_storage
+def test_versions_that_knew_them_are_gone_and_the_one_in_use_goes_when_it_is_replaced(make, storage):
+    study = make(linear(9))
+    play(study, 0, 10)
+    study.update()
+    with_person(study, 20, at=(5,))
+    study.update()
+    play(study, 20, 10)
+    study.update()
+    done = study.erase(IDS, **SIGNED)
+    assert "version 3, which is in use" in " ".join(done.remains)
+    assert study.verify().whole
+    with pytest.raises(Erased, match=r"was erased or pruned; `verify` says by whom"):
+        study.rollback(2, actor="ann")
+    with pytest.raises(Erased):
+        study.policy(2)
+    assert study.policy(3).version == 3  # in use
+    play(study, 30, 10)
+    assert study.update() == "version"
+    assert not knows(study)
+    with pytest.raises(Erased):
+        study.rollback(3, actor="ann")
+    study.rollback(1, actor="ann")  # it never knew them
+    play(study, 40, 10)
+    assert study.update() == "version"
+    assert study.verify().whole
+    assert study.replay().equal
+    assert not study.erase(IDS, **SIGNED).decisions
+    head = study.status()
+    study.close()
+    assert make.open().status() == head
+
+
+def test_nothing_of_them_is_left_in_any_file(tmp_path):
+    path = tmp_path / "trial.db"
+    number = struct.pack("<d", PERSON[0, 0])
+    with Study.create(f"sqlite:///{path}", "trial", policy=linear(), arms=["a", "b", "c"]) as study:
+        with_person(study, 400, at=(3, 17, 99))
+        study._session.save_checkpoint(study._session.live, study._session.live.mark)
+        files = [each.read_bytes() for each in tmp_path.iterdir()]
+        assert any(b"mustermann" in each for each in files)
+        assert any(number in each for each in files)
+        assert study.erase(IDS, **SIGNED).remains == ()
+        for each in tmp_path.iterdir():
+            data = each.read_bytes()
+            assert b"mustermann" not in data.lower(), each
+            assert number not in data, each
+            assert each.stat().st_mode & 0o077 == 0
+    assert not any(b"mustermann" in each.read_bytes() for each in tmp_path.iterdir())
+
+
+def test_erasing_twice_or_nobody_changes_nothing(make):
+    study = make()
+    with_person(study)
+    head = study.status().head
+    assert study.erase(["nobody", 17], **SIGNED).decisions == 0
+    assert study.status().head == head
+    study.erase(IDS, **SIGNED)
+    head = study.status().head
+    done = study.erase(IDS, **SIGNED)
+    assert (done.decisions, done.rewards) == (0, 0)
+    assert study.status().head == head
+    assert study.tell(IDS[0], 1.0).reason == "unknown decision"
+    assert study.erase(IDS[0], **SIGNED).rewards == 1  # whose decision is unknown
+    assert "mustermann" not in rows_of(study)
+    assert study.ask(contexts_of(1), id=IDS[1]).round == 31  # the id is free
+    assert study.verify().whole
+    assert len(study.verify().gone) == 2
+
+
+@pytest.mark.parametrize("wrong", [None, "", [], [None], True, float("nan"), {"a": 1}, [["a"]]])
+def test_ids_that_name_nobody_are_refused(make, wrong):
+    study = make()
+    with pytest.raises(InvalidId, match="ids must be"):
+        study.erase(wrong, **SIGNED)
+    with pytest.raises(InvalidStudy, match="by must be what the ids are"):
+        study.erase("a", by="patient", **SIGNED)
+    with pytest.raises(InvalidStudy, match="who decides"):
+        study.erase("a", actor="")
+
+
+def test_persons_are_found_by_a_column_and_ids_need_not_be_text(make):
+    sample = {"age": [20, 40, 60], "patient": [1, 2, 3]}
+    policy = FramePolicy.fit(LinUCB, sample, arms=["tea", "rum"], ignore=["patient"], schedule=OnDemand(), seed=0)
+    study = make(policy, arms=None)
+    for i, patient in enumerate([4711, "4711", 4711.0, 47110, "x4711", None]):
+        study.ask({"user": {"age": 20 + i, "patient": patient}}, id=f"visit-{i}")
+    assert study.erase(4711, by="patient", **SIGNED).decisions == 3
+    assert '"patient":4711}' not in rows_of(study)
+    assert study.verify().whole
+    assert study.erase("4711", by="patient", **SIGNED).decisions == 0
+    assert study.ask({"user": {"age": 30, "patient": 4711}}, id="visit-9").round == 7
+    with pytest.raises(InvalidStudy, match=r"a column of the user's table \(age, patient\)"):
+        study.erase(4711, by="pateint", **SIGNED)
+
+
+def test_persons_are_found_by_user_and_keep_no_arm(make):
+    study = make(LinUCB(dim=2, schedule=OnDemand(), seed=0).under(shares=Shares(sticky=100)))
+    for i in range(6):
+        study.ask(contexts_of(i), id=f"visit-{i}", user="mustermann" if i % 2 else "other")
+    assert study.erase("mustermann", by="user", **SIGNED).decisions == 3
+    assert "mustermann" not in rows_of(study)
+    study.tell("visit-0", 1.0)
+    study.update()
+    assert not knows(study)
+    assert study.replay().equal
+
+
+def test_slates_are_erased_whole(make):
+    study = make()
+    study.ask(PERSON, id="mustermann-0", slots=2)
+    study.tell("mustermann-0", [0.0, 1.0])
+    play(study, 0, 3)
+    done = study.erase("mustermann-0", **SIGNED)
+    assert (done.decisions, done.rewards) == (2, 2)
+    assert not knows(study)
+    study.update()
+    assert study.replay().equal
+
+
+def altered(study, sql, *values):
+    with study._session.storage.writing("trial") as tables, study._session.storage.altering("rarely_events"):
+        tables.run(sql, values)
+
+
+@every_storage
+def test_contexts_that_are_blanked_without_an_erasure_are_detected(make, storage):
+    study = make()
+    with_person(study)
+    study.erase(IDS[0], **SIGNED)
+    rows = {e.seq: e for e in study.events()}
+    erased = next(e for e in rows.values() if e.kind == "decide" and "erased" in e.content)
+    whole = next(e for e in rows.values() if e.kind == "decide" and "erased" not in e.content)
+    one = "UPDATE rarely_events SET body = ?, data = ? WHERE seq = ?"
+    forged = blanked(whole)
+    altered(study, one, forged.body, forged.data, whole.seq)
+    assert "was altered" in study.verify().flaw
+    with pytest.raises(BrokenStudy, match="was altered"):
+        list(study.decisions())
+    altered(study, one, whole.body, whole.data, whole.seq)
+    assert study.verify().whole
+    body = json.loads(erased.body)
+    body["arm"] = (body["arm"] + 1) % 3
+    altered(study, one, json.dumps(body, separators=(",", ":"), sort_keys=True), erased.data, erased.seq)
+    assert study.verify().bad == erased.seq  # what is left of a row is vouched for, too
+
+
+def test_a_training_that_began_before_is_not_published(make):
+    study = make()
+    with_person(study)
+    trained = train(study.begin_update())
+    study.erase(IDS, **SIGNED)
+    with pytest.raises(StaleTrainer, match="were erased meanwhile"):
+        study.finish_update(trained)
+    assert study.update() == "version"
+    assert not knows(study)
+
+
+def test_a_candidate_that_knows_them_is_dropped(make):
+    study = make(stages=[Stage("main", approval=True)])
+    with_person(study)
+    assert study.update() == "candidate"
+    study.erase(IDS, **SIGNED)
+    assert study.status().candidate is None
+    assert not knows(study)
+    play(study, 40, 3)
+    assert study.update() == "candidate"
+    study.approve(actor="bob")
+    assert study.status().version == 1
+    assert study.verify().whole
+
+
+@every_storage
+def test_others_decide_while_persons_are_erased(make, storage):
+    study = make()
+    with_person(study, 60)
+    failed, ended = [], threading.Event()
+
+    def decide():
+        try:
+            with Study.open(storage, "trial") as other:
+                i = 1000
+                while not ended.is_set():
+                    play(other, i, 1)
+                    i += 1
+        except StudyError as error:  # pragma: no cover
+            failed.append(error)
+
+    thread = threading.Thread(target=decide)
+    thread.start()
+    try:
+        for i in range(6):
+            study.ask(PERSON, id=f"mustermann-{10 + i}")
+            study.erase(f"mustermann-{10 + i}", **SIGNED)
+    finally:
+        ended.set()
+        thread.join()
+    assert not failed
+    study.erase(IDS, **SIGNED)
+    assert study.verify().whole
+    assert not knows(study)
+    assert study.replay().equal
+
+
+def test_a_checkpoint_that_was_begun_before_is_not_kept(make):
+    study = make()
+    with_person(study)
+    session = study._session
+    live, mark = session.live, session.live.mark
+    study.erase(IDS, **SIGNED)
+    session.save_checkpoint(live, mark)
+    assert not knows(study)
+    study.ask(contexts_of(1), id="new")
+    session.save_checkpoint(session.live, session.live.mark)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make.open().status() == study.status()
+
+
+def test_an_analysis_counts_outcomes_of_erased_patients(make):
+    study = make(control="a", stages=[Stage("main", least=0.1)], rewards=RewardRule(least=0.0, most=1.0))
+    with_person(study, 60)
+    before = study.analysis()
+    study.erase(IDS, **SIGNED)
+    after = study.analysis()
+    assert after.rewards == before.rewards
+    assert after.flow == before.flow
+    assert any("contexts of 2 decisions were erased" in each for each in after.deviations)
+    assert abs(after.contrasts[0].estimate - before.contrasts[0].estimate) < 0.2
+
+
+def test_an_erased_study_is_backed_up_and_restored(make, tmp_path):
+    study = make()
+    with_person(study)
+    study.erase(IDS, **SIGNED)
+    play(study, 40, 3)
+    study.backup(tmp_path / "backup.db")
+    assert b"mustermann" not in (tmp_path / "backup.db").read_bytes()
+    Study.restore(tmp_path / "backup.db", f"sqlite:///{tmp_path}/restored.db")
+    with Study.open(f"sqlite:///{tmp_path}/restored.db") as restored:
+        assert restored.status().head == study.status().head
+        assert restored.verify().gone == study.verify().gone
+        with pytest.warns(ErasedWarning):
+            restored.export(tmp_path / "log.csv")
+        assert restored.update() == "version"
+
+
+def said_by(*arguments):
+    result = call(*arguments)
+    assert not result.exit_code, result.output
+    return told(result)
+
+
+def test_the_commands_erase_and_prune(tmp_path):
+    storage = f"sqlite:///{tmp_path}/trial.db"
+    with Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"]) as study:
+        with_person(study)
+        study.update()
+    signed = ["--actor", "ann", "--reason", "asked on Monday"]
+    done = said_by("study", "erase", storage, *IDS, *signed)
+    assert "erased: 2 decisions and 2 rewards" in done
+    assert "version 1, which is in use" in done
+    assert "would go: " in said_by("study", "prune", storage, "2100-01-01", *signed, "--dry-run")
+    assert "gone: " in said_by("study", "prune", storage, "2100-01-01", *signed)
+    said = said_by("study", "verify", storage)
+    assert "whole: " in said
+    assert "erased 2 decisions" in said
+    assert "pruned " in said
