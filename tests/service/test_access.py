@@ -25,6 +25,8 @@ BODIES = {
     "decide": {"contexts": contexts_of(1).tolist()},
     "reward": {"id": "visit-1", "reward": 1.0},
     "activate": {"version": 0},
+    "erase": {"ids": ["nobody"]},
+    "prune": {"before": 1},
 }
 
 

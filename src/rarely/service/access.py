@@ -37,11 +37,11 @@ from rarely.extend.checks import check_choice, check_positive
 from rarely.extend.provisional import replacing
 from rarely.service.bodies import Refusal
 
-Scope = Literal["decide", "reward", "read", "blinded", "look", "approve", "admin"]
+Scope = Literal["decide", "reward", "read", "blinded", "look", "approve", "admin", "erase"]
 SCOPES: tuple[str, ...] = get_args(Scope)
 """What a key may do. decide: request decisions. reward: report rewards. read: status, versions, metrics, dashboard and
 analysis, which show arms. blinded: counts of a trial without arms. look: take its looks. approve: close arms and
-enrolment, two keys together. admin: versions."""
+enrolment, two keys together. admin: versions. erase: erase what is known of persons, and prune what is old."""
 PREFIX = "rk"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 DUMMY = "0" * 64  # compared with if there are no keys, so that both cases take the same time

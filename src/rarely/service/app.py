@@ -46,7 +46,9 @@ from rarely.service.writer import Call, ServiceLimits
 from rarely.study import (
     Answer,
     BrokenStudy,
+    Erasure,
     InvalidStudy,
+    Pruning,
     Receipt,
     Request,
     Status,
@@ -60,7 +62,7 @@ from rarely.study.storage.postgresql import without_password
 from rarely.study.versions import UNLIMITED
 
 LOG, REQUESTS = logging.getLogger("rarely.service"), logging.getLogger("rarely.requests")
-LASTING = ("verify", "backup", "export")  # routes whose answer may take as long as the record is
+LASTING = ("verify", "backup", "export", "erase", "prune")  # routes whose answer may take as long as the record is
 REPEATABLE = ("decide", "reward")  # routes whose requests have an id; the writer logs why it refused them
 MEDIA_TYPES = {
     "metrics": "text/plain", "blinded": "text/plain", "openapi": "application/json", "schema": "application/json",
@@ -203,6 +205,27 @@ class Api:
         if body.version == "candidate":
             return await _do(study, body, key, "version", Study.approve)
         return await _do(study, body, key, "version", Study.rollback, body.version)
+
+    # --- persons and old events
+
+    @route("erase", (bodies.EraseRequest,), (Erasure,))
+    async def erase(self, study: OpenedStudy, key: Key | None, body: bodies.EraseRequest) -> Response:
+        """Erase contexts, ids and texts of persons; `remains` says what may still hold them."""
+        return await self._take(study, body, key, Study.erase, body.ids, by=body.by)
+
+    @route("erase", (bodies.PruneRequest,), (Pruning,))
+    async def prune(self, study: OpenedStudy, key: Key | None, body: bodies.PruneRequest) -> Response:
+        """Drop decisions and rewards from before a moment, as far as the version in use does not need them."""
+        return await self._take(study, body, key, Study.prune, body.before, dry_run=body.dry_run)
+
+    async def _take(
+        self, study: OpenedStudy, body: Any, key: Key | None, step: Step, *arguments: Any, **options: Any
+    ) -> Response:
+        """Take something from the record, and return how much it was; the log does not say whose."""
+        signed = {"actor": name_of(key) or "service", "reason": body.reason}
+        done = await study.call(step, *arguments, **options, **signed)
+        LOG.info("study %r: %s by %r: %s", study.study.name, step.__name__, *signed.values())
+        return as_json(done.describe())
 
     # --- audits, while others decide
 
