@@ -462,7 +462,9 @@ def within_limits(
         reasons += ["ceiling"] * bool((fits != present).any())
         present, price = fits, ledger.price(t)
     if not present.any():
-        why = " and ".join(reasons)
+        why, offered = " and ".join(reasons), rounds.present[0]
+        if costs is not None and offered.any():
+            why += f" ({max(ledger.left, 0.0):g} is left, and the cheapest takes {costs[offered].min():g})"
         raise CeilingReached(f"no arm may be shown in round {t}: {why} left none. Offer one that is free.")
     if (kept := ledger.user_arm(user, t, present)) is not None:
         present &= np.arange(arms) == kept
