@@ -35,6 +35,7 @@ import numpy as np
 
 from rarely._core import errors
 from rarely._core.errors import check_choice, check_whole, is_whole, named_arguments, shown
+from rarely._core.growable_array import all_finite
 from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names
 from rarely._core.inputs.scaling import MAPS, Affine, ContextMap, Standardising
 from rarely._core.inputs.sparse_rows import SparseRows
@@ -268,7 +269,7 @@ class ArmBlocks:
         check_columns("rows", rows, self.columns)
         check_columns("features", features, self.feature_columns)
         numbers = read_numbers(rows, "rows")
-        read = read_rows(numbers, self.rows.dim)
+        read = as_rows(numbers, self.rows.dim, "rows")
         own_features = self._read_features(features, None if numbers.ndim == 1 else len(read))
         out = self._content(read, own_features) if self.arms is None else self._placed(read, own_features)
         return out[0] if numbers.ndim == 1 else out
@@ -326,17 +327,22 @@ class ArmBlocks:
 def read_numbers(values: Any, name: str) -> Array:
     """Return an array of finite numbers, of any shape."""
     array = read_real(values, name, errors.InvalidContexts, "numbers, equally many in each")
-    if not np.isfinite(array).all():
+    if not all_finite(array):
         raise errors.InvalidContexts(f"{name} must be finite numbers; fill in missing ones first.")
     return array
 
 
 def read_rows(rows: Any, width: int | None, name: str = "rows") -> Array:
     """Return finite numbers as (n, r), with this width if one is given."""
-    array = np.atleast_2d(read_numbers(rows, name))
+    return as_rows(read_numbers(rows, name), width, name)
+
+
+def as_rows(numbers: Array, width: int | None, name: str) -> Array:
+    """Return numbers that were read as (n, r), with this width if one is given."""
+    array = numbers if numbers.ndim == 2 else np.atleast_2d(numbers)
     if array.ndim != 2 or (width is not None and array.shape[1] != width):
         wanted = "r" if width is None else width
-        raise errors.InvalidContexts(f"{name} must have shape ({wanted},) or (n, {wanted}); got {np.shape(rows)}.")
+        raise errors.InvalidContexts(f"{name} must have shape ({wanted},) or (n, {wanted}); got {numbers.shape}.")
     return array
 
 
