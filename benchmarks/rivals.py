@@ -13,8 +13,7 @@ import time
 import warnings
 
 from rarely_lab.compare import UnavailablePolicy, find_problem
-from rarely_lab.compare.page import CARDS
-from rarely_lab.compare.policies import POLICIES, find_policy
+from rarely_lab.compare.policies import POLICIES, RIVALS, find_policy
 from rarely_lab.engine.play import play
 
 
@@ -22,7 +21,7 @@ def main() -> None:
     """Print a line for each policy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "policies", nargs="*", default=["default", "linucb", *(name for name in CARDS if name in POLICIES)]
+        "policies", nargs="*", default=["default", "linucb", *(name for name in RIVALS if name in POLICIES)]
     )
     parser.add_argument("--problems", default="cosine,quadratic,two-sided,magic")
     parser.add_argument("--rounds", type=int, default=1000)

@@ -22,7 +22,7 @@ from rarely.golden import FAMILIES as CORE
 from rarely.golden import Families, Family, Life, Trace, Watched, nudged
 from rarely.golden.policies import Line
 from rarely_lab.compare.package_rivals import BayesianContestant, BoostedTrees, RegressorContestant, VowpalContestant
-from rarely_lab.compare.policies import ADAPTERS, EXPLORATIONS, MODELS, PAIRS, POLICIES, REGRESSORS
+from rarely_lab.compare.policies import ADAPTERS, EXPLORATIONS, MODELS, PAIRS, POLICIES, card_of
 from rarely_lab.compare.problems import Task, find_problem
 from rarely_lab.engine.play import LibraryContestant, play
 
@@ -136,14 +136,6 @@ _TREES: dict[str, Any] = {
     name: partial(BoostedTrees, falcon=falcon, regressor=lambda seed, count: Line())
     for name, falcon in (("greedy", False), ("falcon", True))
 }
-OF_PACKAGE = {
-    **{name + suffix: "regressors" for name in REGRESSORS for suffix in EXPLORATIONS},
-    "vowpal-squarecb": "vowpal",
-    "vowpal-refit": "vowpal",
-    **dict.fromkeys(("bayesianbandits-arms", "bayesianbandits-eb", "bayesianbandits-ids"), "bayesianbandits"),
-    **dict.fromkeys(("boosting-greedy", "boosting-falcon"), "trees"),
-}
-"""The family of an adapter that is not called like it."""
 FAMILIES = Families(
     Path(__file__).with_name("golden.json"),
     *(Family(f"compare/{name}", partial(_model, name), CORE[core]) for name, core in OF_MODEL.items()),
@@ -172,4 +164,4 @@ def family_of(policy: str) -> str | None:
     model = policy.partition("@")[0]
     if model not in MODELS and model not in ADAPTERS and model not in PAIRS and model != "uniform":
         return None
-    return f"compare/{'linucb' if model in PAIRS else OF_PACKAGE.get(model, model)}"
+    return f"compare/{'linucb' if model in PAIRS else card_of(model).get('family', model)}"

@@ -6,7 +6,6 @@ DIR/leaderboard.html
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from rarely.pages.page import render
 from rarely.pages.svg import INK, PALETTE, inline
 from rarely.runs.files import write_file
 from rarely.runs.statistics import IntervalEstimate
+from rarely_lab.compare.policies import card_of
 from rarely_lab.compare.records import Record, read_records
 from rarely_lab.compare.scores import HINDSIGHT, Leaderboard, Results, leaderboard, tuned_on
 from rarely_lab.engine.record import Refusal, describe_records, outdated
@@ -34,8 +34,6 @@ PANEL = (3.7, 2.8)  # width and height of a figure that stands beside others, in
 DODGE = 1.03  # the factor between the places of two policies with one budget, so that intervals do not hide one another
 BEYOND = 1.5  # the factor by which an axis is longer than the means need. Intervals may continue beyond it.
 NONE = "—"
-CARDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("rivals.toml").read_text(encoding="utf-8"))
-"""What is to be known of each policy of others."""
 
 
 class NothingToCompare(RarelyError):
@@ -116,7 +114,7 @@ def _shown(records: Sequence[Record], board: Leaderboard, warnings: Sequence[str
         "ranking": ranking(board, {record.policy: made_by for record in first if (made_by := record.made_by)}),
         "scales": scales(board),
         "each": {problem: of_problem(board, problem) for problem in board.results.problems},
-        "cards": {row.policy: card for row in board.rows if (card := CARDS.get(row.policy.removesuffix("-bootstrap")))},
+        "cards": {row.policy: card for row in board.rows if (card := card_of(row.policy))},
         "provenance": describe_records(records, "one policy on one run with one budget each"),
     }
 

@@ -31,6 +31,7 @@ import itertools
 import math
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,9 +45,7 @@ from rarely import Policy, Schedule
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.theory.kernel_ucb import KernelUCB
-from rarely_lab.compare import package_rivals as packages
-from rarely_lab.compare.linear_rivals import BLCE, DesignElimination
-from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
+from rarely_lab.compare.package_rivals import EPSILON
 from rarely_lab.compare.problems import AtEnds, Task
 from rarely_lab.engine.play import Contestant, LibraryContestant
 
@@ -116,47 +115,36 @@ def _under(model: str, name: str, task: Task) -> LibraryContestant:
     return LibraryContestant((MODELS | PAIRS)[model](task, schedule))
 
 
-REGRESSORS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "forest": ("sklearn.ensemble", "ExtraTreesRegressor", {"n_estimators": 50, "min_samples_leaf": 2}),
-    "boosting": ("sklearn.ensemble", "HistGradientBoostingRegressor", {"max_iter": 50, "min_samples_leaf": 5}),
-    "lightgbm": (
-        "lightgbm",
-        "LGBMRegressor",
-        {"n_estimators": 50, "min_child_samples": 5, "n_jobs": 1, "verbosity": -1, "deterministic": True},
-    ),
-}
-"""The module, the class and the settings of each."""
+RIVALS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("rivals.toml").read_text(encoding="utf-8"))
+"""What is to be known of each policy of others, and how it is made."""
 EXPLORATIONS: dict[str, dict[str, Any]] = {
-    "": {"members": 1, "exploration": rarely.Mixture(packages.EPSILON)},
+    "": {"members": 1, "exploration": rarely.Mixture(EPSILON)},
     "-bootstrap": {"members": 10, "prior": 0},
 }
-_REGRESSORS = {
-    name + suffix: (
-        partial(packages.RegressorContestant, regressor=regressor, settings=settings),
-        regressor[0].partition(".")[0],
-    )
-    for (name, regressor), (suffix, settings) in itertools.product(REGRESSORS.items(), EXPLORATIONS.items())
-}
-_REFIT = partial(packages.VowpalContestant, exploration=f"--epsilon {packages.EPSILON} --interactions xx", refits=True)
-_EMPIRICAL_BAYES = partial(packages.BayesianContestant, learner=("EmpiricalBayesNormalRegressor", {}))
+
+
+def card_of(policy: str) -> dict[str, Any]:
+    """Return what is to be known of a policy of others; nothing of ours."""
+    return RIVALS.get(policy.removesuffix("-bootstrap"), {})
+
+
+def _rivals(name: str, card: dict[str, Any]) -> Iterator[tuple[str, Callable[[Task], Contestant]]]:
+    """Yield a policy of others by its name; around a regressor both of them."""
+    module, _, kind = card["made"].partition(":")
+    given = card.get("with", {})
+    make = partial(getattr(import_module(f"rarely_lab.compare.{module}"), kind), **given)
+    if "regressor" not in given:
+        yield name, make
+        return
+    for suffix, settings in EXPLORATIONS.items():
+        yield name + suffix, partial(make, settings=settings)
+
+
 ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
-    **_REGRESSORS,
-    "vowpal": (packages.VowpalContestant, "vowpalwabbit"),
-    "vowpal-squarecb": (partial(packages.VowpalContestant, exploration="--squarecb"), "vowpalwabbit"),
-    "vowpal-refit": (_REFIT, "vowpalwabbit"),
-    "bayesianbandits": (packages.BayesianContestant, "bayesianbandits"),
-    "bayesianbandits-arms": (packages.ArmwiseBayesian, "bayesianbandits"),
-    "bayesianbandits-eb": (_EMPIRICAL_BAYES, "bayesianbandits"),
-    "bayesianbandits-ids": (
-        partial(packages.BayesianContestant, policy="InformationDirectedSampling"),
-        "bayesianbandits",
-    ),
-    "boosting-greedy": (partial(packages.BoostedTrees, falcon=False), "sklearn"),
-    "boosting-falcon": (partial(packages.BoostedTrees, falcon=True), "sklearn"),
-    "blce": (BLCE, ""),
-    "elimination-design": (DesignElimination, ""),
-    "neuralucb-uclaml": (AuthorsNeuralUCB, ""),
-    "neuralts-zeroweight": (AuthorsNeuralTS, ""),
+    each: (make, card.get("needs", ""))
+    for name, card in RIVALS.items()
+    if "made" in card
+    for each, make in _rivals(name, card)
 }
 """How each policy of others is made, and the package that it needs, if any."""
 
