@@ -76,7 +76,7 @@ def test_estimates_are_those_of_their_definitions(model):
 
 @pytest.mark.parametrize("model", ["whole", "cascade", "independent"])
 def test_intervals_hold_as_often_as_they_say(model):
-    rng, logs, n = np.random.default_rng(1), 1000, 400
+    rng, logs, n = np.random.default_rng(1), 500, 400
     draw = alone if model == "independent" else drawn_in_turn
     truth = world(draw(TARGET, rng.random((400_000, SLOTS)))[0], rng, model != "independent").sum(axis=1).mean()
     held = 0

@@ -164,9 +164,8 @@ def _multiplied(weights: Array, starts: IntArray, model: SlateModel) -> Array:
     """Return what the reward of each slot is multiplied by."""
     if model == "independent":
         return weights
-    out = weights.copy()
-    for start, end in zip(starts, [*starts[1:], len(weights)], strict=True):
-        np.cumprod(weights[start:end], out=out[start:end])
-        if model == "whole":
-            out[start:end] = out[end - 1]
-    return out
+    out, lengths = weights.copy(), np.diff(starts, append=len(weights))
+    for slot in range(1, lengths.max(initial=1)):
+        here = starts[lengths > slot] + slot
+        out[here] *= out[here - 1]
+    return np.repeat(out[starts + lengths - 1], lengths) if model == "whole" else out
