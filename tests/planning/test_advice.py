@@ -72,7 +72,7 @@ def test_too_few_rounds_to_replay_are_learned_from_in_folds_and_no_chances_leave
 
 
 def test_the_same_seed_gives_the_same_advice_which_is_json_and_ends_with_its_sentence():
-    settings = {"horizon": 80, "batches": 5, "runs": 3}
+    settings = {"horizon": 40, "batches": 3, "runs": 3}
     once, again = (advise(made_log(), ["LinUCB", "LinTS"], **settings) for _ in range(2))
     assert (once.gains, once.sources) == (again.gains, again.sources)
     told = json.loads(json.dumps(once.describe(), allow_nan=False))

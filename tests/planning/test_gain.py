@@ -51,12 +51,17 @@ def test_schedules_are_compared_with_64_batches_and_tried_up_to_32():
     assert (short.often, long.often) == ("an update after every round", "63 updates")
 
 
-def test_a_plan_begins_with_short_runs_and_gets_better():
-    plans = list(improving_plan(Lines(), horizon=480, runs=6, policy="LinUCB", batches=[2, 8]))
+def test_a_plan_begins_with_short_runs_and_gets_better(monkeypatch):
+    assert (
+        next(improving_plan(Lines(), horizon=408, policy="LinUCB", batches=[2], kinds=["fixed"])).frontier.rounds == 51
+    )
+    monkeypatch.setattr("rarely.planning.planner.SHORT", 90)  # where the next runs do not take long
+    given = {"horizon": 96, "runs": 6, "policy": "LinUCB", "batches": [2, 3], "kinds": ["fixed", "adaptive"]}
+    plans = list(improving_plan(Lines(), **given))
     assert [(each.frontier.rounds, each.frontier.runs) for each in plans] == [
-        *((60, runs) for runs in range(1, 6)), (480, 5), (480, 6),
+        *((12, runs) for runs in range(1, 6)), (96, 5), (96, 6),
     ]  # fmt: skip
-    assert plans[-1].describe() == plan(Lines(), horizon=480, runs=6, policy="LinUCB", batches=[2, 8]).describe()
+    assert plans[-1].describe() == plan(Lines(), **given).describe()
 
 
 def test_a_simulation_that_fails_ends_the_plan_with_its_reason():

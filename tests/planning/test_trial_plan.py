@@ -130,7 +130,7 @@ def test_power_is_that_of_the_best_arm_of_any_better_one_and_of_all():
 
 @pytest.mark.parametrize("noise", [None, 0.7])
 def test_trials_side_by_side_are_those_played_alone_and_those_of_a_study(noise):
-    plan, seeds = AnalysisPlan(120, 3, comparisons="each"), range(5)
+    plan, seeds = AnalysisPlan(120, 3, comparisons="each"), range(3)
     rewards = np.stack([draw_rewards((0.3, 0.6), noise, 120, seed) for seed in seeds])
     trials = many_trials.play("LinTS", rewards, 40, 0.1, [40, 80], seeds)
     stages = [Stage("alike", 40, burn_in=True), Stage("main", least=0.1)]
