@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Literal, NamedTuple
@@ -154,6 +155,13 @@ def futility(
     >>> [round(f, 2) for f in futility([0.05, 0.2], looks, [2.797, 1.977], 2.8)]
     [0.34, 1.92]
     """
+    return list(_futility(tuple(errors), tuple(information), None if efficacy is None else tuple(efficacy), drift))
+
+
+@lru_cache(1024)  # every page, look and replay of a trial asks again for the boundaries of its earlier looks
+def _futility(
+    errors: tuple[float, ...], information: tuple[float, ...], efficacy: tuple[float, ...] | None, drift: float
+) -> list[float]:
     found: list[float] = []
     now, steps = START, _steps(information)
     for place, (before, after) in enumerate(pairwise([0.0, *errors])):
