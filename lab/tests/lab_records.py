@@ -36,15 +36,15 @@ def record(
         "seed": seed,
         "rounds": rounds,
     }
-    at = np.linspace(1, rounds - 1, updates).astype(int).tolist()
+    at = np.linspace(1, rounds - 1, updates).astype(int)
     content = {
         "regret": regret,
         "reward": 1.0,
         "right": 0.5,
         "updates": {
             "cause": "grid",
-            "rounds": at,
-            "log_det": [float(t) for t in at],
+            "rounds": at.tolist(),
+            "log_det": at.astype(float).tolist(),
             "attempts": 3,
             "rejected": [],
         },

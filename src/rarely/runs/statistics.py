@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -134,13 +134,17 @@ class Sample:
             excess = sign * (self.values[0] - place)
             tie = abs(excess) <= ROUNDING * max(1.0, abs(place))  # 2000 versions are 8 times 250, their logarithms not
             return 0.0 if (or_equal if tie else excess > 0) else 1.0
-        error, bends = _spread(self.values)
+        error, bends = self._spread
         if not error:
             return 1.0
         t = sign * (float(np.mean(self.values)) - place) / error
         least = _least(t, sign, bends)
         inside = _within(abs(least), self.runs - 1)
         return (1 - inside) / 2 if least > 0 else (1 + inside) / 2
+
+    @cached_property
+    def _spread(self) -> tuple[float, tuple[float, float]]:
+        return _spread(self.values)
 
     def _place(self, bound: float) -> float:
         """Return the bound on the scale of the values."""
