@@ -90,20 +90,22 @@ def using(form: str):
         native.form.cache_clear()
 
 
-@contextmanager
-def rebuilt(folder: Path, flags=(), edit=lambda text: text, command: str = "", more: str = ""):
-    """The library as it would be by another compiler, with other flags, other sources or more of them."""
+def rebuild(folder: Path, flags, command: str, more: str) -> None:
+    """Compile the library into a folder by another compiler, with other flags and more sources."""
     skip_if_off()
     for source in SOURCES.glob("*.[ch]"):
-        (folder / source.name).write_text(edit(source.read_text()))
-    if more:
-        (folder / "more.c").write_text(more)
-    library = folder / loader.LIBRARY.name
+        shutil.copy(source, folder)
+    (folder / "more.c").write_text(more)
+    complaint = hook().compile_library([command, *quick_flags(), *flags], folder, folder / loader.LIBRARY.name)
+    assert not complaint, complaint
+
+
+@contextmanager
+def loaded(folder: Path):
+    """The library of a folder in the place of the one that is installed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loader, "LIBRARY", library)
+        patch.setattr(loader, "LIBRARY", folder / loader.LIBRARY.name)
         patch.setattr(loader, "RECORD", folder / loader.RECORD.name)
-        complaint = hook().compile_library([command or compiler(), *quick_flags(), *flags], folder, library)
-        assert not complaint, complaint
         forget()
         try:
             yield

@@ -6,13 +6,14 @@ import shutil
 import subprocess
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import loops
-from loops import STRICT, compiler, hook, rebuilt, using
+from loops import STRICT, compiler, hook, loaded, rebuild, using
 from rarely import FixedGrid, InvalidInput, LinUCB, NotCompiled
 from rarely._core import native
 from rarely._core.covariance.cholesky import GrowingCholesky
@@ -248,16 +249,34 @@ __attribute__((visibility("default"))) void limit(int more_memory, int more_thre
 """
 
 
-def test_what_there_is_no_memory_or_no_thread_for(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder of each compiler's library, in which memory and threads may be made to end; compiled once."""
+    # At -Og, in a quarter of the time: the library that is installed was built at -O3, and every other test uses it.
+    flags = ["-Og", *STRICT, "-Daligned_alloc=maybe_memory", "-Dpthread_create=maybe_thread"]
+
+    @cache
+    def of(command):
+        folder = tmp_path_factory.mktemp("built")
+        rebuild(folder, flags, command, SHORTAGE)
+        return folder
+
+    return of
+
+
+def test_what_there_is_no_memory_or_no_thread_for(built, monkeypatch):
     monkeypatch.setattr(linalg, "threads", lambda: 3)
     monkeypatch.setattr("rarely._core.training.objective.threads", lambda: 3)
-    flags = ["-O0", "-Daligned_alloc=maybe_memory", "-Dpthread_create=maybe_thread"]
-    with rebuilt(tmp_path, flags, more=SHORTAGE):
+    command = compiler()
+    with loaded(built(FOUND.get(os.path.realpath(shutil.which(command)), command))):
         limit = native.library().limit
-        limit(1, 0)
-        assert_the_caller_does_everything()
-        limit(0, 1)
-        assert_it_says_that_there_is_no_memory()
+        try:
+            limit(1, 0)
+            assert_the_caller_does_everything()
+            limit(0, 1)
+            assert_it_says_that_there_is_no_memory()
+        finally:
+            limit(1, 1)
 
 
 def assert_the_caller_does_everything():
@@ -310,11 +329,10 @@ def test_where_blas_is_faster_it_scores(form, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [COMPILERS[0], *(pytest.param(c, marks=pytest.mark.slow) for c in COMPILERS[1:])])
-def test_every_compiler_makes_the_same_of_them_without_a_warning(command, tmp_path):
+def test_every_compiler_makes_the_same_of_them_without_a_warning(command, built):
     if command == "none":
         pytest.skip("the sources are not compiled: neither GCC nor Clang is installed")
-    # At -Og, in a quarter of the time: the library that is installed was built at -O3, and every other test uses it.
-    with rebuilt(tmp_path, ["-Og", *STRICT], command=command):
+    with loaded(built(command)):
         for form in loops.FORMS[loops.MACHINE]:
             if not native.library().rarely_use_form(form.encode()):
                 native.form.cache_clear()
