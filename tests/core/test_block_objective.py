@@ -126,8 +126,7 @@ def test_compiled_groups_change_nothing_but_rounding(loops, steps, **shape):
     assert_the_same_descents(ours, plain, np.random.default_rng(shape["seed"] + 1), steps)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 7])
-@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize(("depth", "threads"), [(2, 1), (3, 2), (2, 3), (3, 7)])
 def test_threads_share_the_groups(loops, depth, threads, monkeypatch):
     # Large enough for seven threads: each wants 2¹⁸ products of its own.
     monkeypatch.setattr("rarely._core.training.objective.threads", lambda: threads)

@@ -51,7 +51,7 @@ def played(policy, draw, rounds=200, factor=1.0, block=1):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@settings(deadline=None, max_examples=4)
+@settings(max_examples=max(3, settings.default.max_examples // 5))
 @given(seed=st.integers(0, 99), total=st.floats(1.6, 400))
 def test_a_ceiling_of_known_costs_is_never_exceeded_and_nearly_spent(name, seed, total):
     policy = MAKERS[name](seed).under(Ceiling(total))

@@ -128,7 +128,7 @@ def same(one, other):
     assert one._state.random == other._state.random
 
 
-@settings(max_examples=30)
+@settings(max_examples=max(15, settings.default.max_examples))
 @given(
     seed=st.integers(0, 10**6),
     arms=st.sampled_from([1, 2, 5, 9, 20, 37]),
@@ -165,7 +165,6 @@ def test_decisions_are_those_of_the_plain_way(
             np.testing.assert_array_equal(mine.held_out, plain.held_out)
 
 
-@settings(max_examples=10)
 @given(
     seed=st.integers(0, 10**6),
     arms=st.sampled_from([1, 2, 4, 5, 20]),
@@ -187,7 +186,6 @@ def test_the_defaults_decisions_are_those_of_the_plain_way(loops, seed, arms, se
     np.testing.assert_array_equal(one._learner.zeros, other._learner.zeros)
 
 
-@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), block=st.sampled_from([1, 7]), masked=st.booleans())
 def test_a_uniform_choice_is_that_of_the_plain_way(loops, seed, block, masked):
     contexts, rewards, mask = world(seed, 5, kind="normal")

@@ -37,7 +37,6 @@ def trained(name, seed):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@settings(deadline=None, max_examples=12)
 @given(seed=st.integers(0, 9), slots=st.integers(1, K), worth=st.booleans())
 def test_slots_are_rounds_with_what_is_left(name, seed, slots, worth):
     one, other = trained(name, seed), trained(name, seed)
@@ -69,7 +68,7 @@ def test_the_fast_path_is_taken(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["ucb", "frozen", "epsilon", "thompson", "uniform"])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=max(10, settings.default.max_examples))
 @given(
     seed=st.integers(0, 10**6),
     arms=st.sampled_from([3, 16, 17, 40]),
