@@ -19,8 +19,8 @@ QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "
 SKETCH = '<svg viewBox="0 0 9 9"></svg>'
 """What the fixture puts in the place of a figure."""
 ALONE = (
-    "from rarely_lab.commands import reproduce; from rarely_lab.engine.cell import LocalExecutor\n"
-    "reproduce.LocalExecutor = lambda jobs: LocalExecutor(None); reproduce.make_report = lambda out: None"
+    "from rarely_lab.commands import progress, reproduce; from rarely_lab.engine.cell import LocalExecutor\n"
+    "progress.LocalExecutor = lambda jobs: LocalExecutor(None); reproduce.make_report = lambda out: None"
 )
 """A fresh Python that plays in its own process, and reports nothing."""
 pytestmark = pytest.mark.usefixtures("sketched_figures")

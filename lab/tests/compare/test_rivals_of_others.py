@@ -40,8 +40,8 @@ def test_it_plays_and_keeps_its_budget(name, problem):
 @pytest.mark.parametrize("name", OTHERS)
 def test_it_learns_a_linear_world(name):
     found = find_problem("two-sided")
-    played = play(made(name, found.task(400, 8, 1)), found.rounds(1, 400), 8)
-    assert played.regrets[-100:].sum() < 0.6 * played.regrets[:20].sum() * 5
+    played = play(made(name, found.task(240, 6, 1)), found.rounds(1, 240), 6)
+    assert played.regrets[-80:].sum() < 0.6 * played.regrets[:20].sum() * 4
 
 
 def rows_of(contexts, task):

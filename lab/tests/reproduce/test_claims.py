@@ -16,7 +16,7 @@ from lab_records import (
     updates_as_the_paper_says,
 )
 from rarely_lab.reproduce.catalogue import PAPER
-from rarely_lab.reproduce.report.claims import ALIKE, ESTIMANDS, VERY_CLOSE, ClaimChecker, decide
+from rarely_lab.reproduce.report.claims import ALIKE, ESTIMANDS, VERY_CLOSE, ClaimChecker, decide, judge_claim
 from rarely_lab.reproduce.report.paper_claims import CLAIMS, judge
 from rarely_lab.reproduce.report.results import SLACK, compare
 from rarely_lab.reproduce.report.tables import behind, lines, mark, sentences, tally
@@ -150,6 +150,7 @@ MOVED = [
 @pytest.mark.parametrize(("claim", "what", "moved", "to", "verdict"), MOVED)
 def test_each_claim_turns_at_its_threshold(claim, what, moved, to, verdict):
     problem = claim.rsplit("-", 1)[0]
+    (alone,) = (one for one in CLAIMS[problem] if one.id == claim)
 
     def moving(quantity, plain):
         return lambda c: to if c.id in moved and what == quantity else plain(c)
@@ -160,7 +161,11 @@ def test_each_claim_turns_at_its_threshold(claim, what, moved, to, verdict):
         problem,
         updates_of=moving("updates", updates_as_the_paper_says),
     )
-    assert verdicts(records)[claim] == verdict
+    (found,) = compare(records)
+    for estimand in ESTIMANDS:
+        checks = alone.checks(ClaimChecker(found, estimand))
+        judged = judge_claim(alone, problem, found.preset, found.rounds, checks, estimand, found.idle)
+        assert judged.verdict == verdict
 
 
 @pytest.mark.parametrize("part", ["regret", "seconds", "updates"])

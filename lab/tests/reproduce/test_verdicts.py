@@ -141,7 +141,7 @@ BARELY_TRUE = {
 @pytest.mark.parametrize("draw", BARELY_TRUE.values(), ids=BARELY_TRUE)
 def test_a_barely_true_claim_is_refuted_in_at_most_5_percent(draw, checks):
     """All checks at their thresholds, runs independent: Student's test refuted half of nine log-normal ones."""
-    rng, claims, refuted = np.random.default_rng(checks), 400, 0
+    rng, claims, refuted = np.random.default_rng(checks), 200, 0
     for _ in range(claims):
         values = draw(rng, (checks, 10))
         found = [Check("x", "above 0", (Measured("x", "", Sample(tuple(row)), 0.0, strict=True),)) for row in values]
