@@ -119,8 +119,8 @@ def read_table(table: Any, what: str, error: type[InvalidInput] = InvalidContext
     names, columns, single = _columns(table)
     if names is None:
         raise error(
-            f"{what} must be a frame of pandas, polars or pyarrow, a dict of columns, a list of dicts, or one row as a "
-            f"dict; got {shown(table)}."
+            f"{what} must be a frame of pandas, polars or pyarrow, a dict of columns, a list of dicts, one at least, "
+            f"or one row as a dict; got {shown(table)}."
         )
     check_distinct(names, what, error)
     by_name = {name: _values(each, f"{what}: column {name}", error) for name, each in zip(names, columns, strict=True)}
