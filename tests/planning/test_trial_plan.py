@@ -259,3 +259,15 @@ def test_an_interval_that_ends_at_one_is_drawn():
     made = plan_trial([0.1, 0.9], patients=[60], looks=[2], runs=10)
     rounded = replace(made, points=[made.points[0]._replace(power=1.0, low=0.7, high=1.0 - 1e-16)])
     assert draw_trial(rounded).axes
+
+
+def test_where_no_arm_is_better_errors_are_drawn_against_the_level():
+    made = plan_trial([0.4, 0.4], patients=[60, 90], looks=[1], runs=10)
+    above = draw_trial(made).axes[0]
+    assert above.get_ylabel() == "errors (95 % intervals)"
+    assert above.lines[0].get_ydata().tolist() == [point.error for point in made.points]
+    assert any(np.allclose(line.get_ydata(), 0.05) for line in above.lines)
+    unsure = replace(made, points=[made.points[0]._replace(error=0.06, error_low=0.02, error_high=0.1)])
+    assert unsure.advice()[0].endswith("more trials (runs=) would tell whether the level is held.")
+    sure = replace(made, points=[made.points[0]._replace(error=0.02, error_low=0.01, error_high=0.04)])
+    assert sure.advice()[0].endswith("the level is surely held.")

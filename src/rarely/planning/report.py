@@ -26,7 +26,10 @@ from rarely.runs.statistics import IntervalEstimate
 HEAD = ["schedule", "B", "versions used", "regret", "share of the gain", "at least 90 %", "batch lengths"]
 MAX_LENGTHS = 12  # batch lengths that a table has room for
 CAPTION = "Share of the possible gain that each number of batches brings."
-TRIAL_CAPTION = "Power and width over patients; dashed: what is wanted, dotted: the power of anytime intervals."
+TRIAL_CAPTION = (
+    "Power, or errors where no arm is better, and width over patients; dashed: what is wanted or planned, dotted: the "
+    "power of anytime intervals."
+)
 
 
 def write_plan(plan: Plan | TrialPlan, folder: Path) -> list[Path]:
@@ -51,22 +54,27 @@ def render_page(plan: Plan | TrialPlan, picture: str) -> str:
 
 
 def draw_trial(plan: TrialPlan) -> Figure:
-    """Draw power and width over patients, a line for each number of looks."""
+    """Draw power and width over patients, a line for each number of looks; where no arm is better, errors for power."""
     figure = Figure(figsize=(5.4, 4.4))
     above, below = figure.subplots(2, 1, sharex=True)
+    null = all(math.isnan(point.power) for point in plan.points)
     for rule, looks in dict.fromkeys((point.policy, point.looks) for point in plan.points):
         points = [point for point in plan.points if (point.policy, point.looks) == (rule, looks)]
-        at, power = [point.patients for point in points], [point.power for point in points]
+        at = [point.patients for point in points]
+        share, low, high = np.array(
+            [(p.error, p.error_low, p.error_high) if null else (p.power, p.low, p.high) for p in points]
+        ).T
         # An interval that ends at 1 may end a rounding error below the power.
-        bars = [[max(p.power - p.low, 0.0) for p in points], [max(p.high - p.power, 0.0) for p in points]]
-        line, *_ = above.errorbar(at, power, bars, marker="o", ms=4, lw=1, label=f"{rule}, {looks} looks")
+        bars = np.maximum([share - low, high - share], 0.0)
+        line, *_ = above.errorbar(at, share, bars, marker="o", ms=4, lw=1, label=f"{rule}, looks: {looks}")
         below.plot(at, [point.width for point in points], marker="o", ms=4, lw=1)
         above.plot(at, [p.anytime for p in points], ls=":", lw=1, color=line.get_color())
-    for axes, wanted in ((above, plan.power), (below, plan.width)):
+    for axes, wanted in ((above, 1 - plan.level if null else plan.power), (below, plan.width)):
         if wanted is not None:
             axes.axhline(wanted, color=INK, lw=0.8, ls="--")
-    above.set(ylabel="power (95 % intervals)", ylim=(0, 1.03))
-    below.set(xlabel="patients", ylabel="width of the last interval", ylim=(0, None))
+    shows = "errors" if null else "power"
+    above.set(ylabel=f"{shows} (95 % intervals)", ylim=(0, None if null else 1.03))
+    below.set(xlabel="patients", ylabel="width of the last interval", ylim=(0, 1.05 * below.get_ylim()[1]))
     above.legend(fontsize=7.5)
     return figure
 

@@ -47,6 +47,7 @@ COLUMNS = {
     "coverage": "{0.coverage:.1%}", "time": "{0.time:.3g}",
 }  # fmt: skip
 """The table of a plan: what each column says of a point; columns that say nothing of any are left out."""
+UNSURE = "more trials (runs=) would tell whether the level is held"
 PARTS = 250  # trials that are played side by side
 KNOWING: tuple[TrialPolicy, ...] = ("LinTS", "LinUCB", "default", "equal")  # policies that are played with a covariate
 JUDGED = 100  # trials whose median-unbiased estimates are computed
@@ -164,10 +165,10 @@ class TrialPlan:
         if max(self.means[1:]) <= self.means[0]:
             worst = max(self.points, key=lambda point: point.error)
             over, under = worst.error_low > 1 - self.level, worst.error_high <= 1 - self.level
-            says = "exceeded" if over else "surely held" if under else "held as far as so many trials tell"
+            says = "the level is exceeded" if over else "the level is surely held" if under else UNSURE
             said = (
                 f"No arm is better than the control arm. Something untrue was shown in at most {worst.error:.1%} of "
-                f"the trials ({worst.error_low:.1%} to {worst.error_high:.1%}): the level is {says}."
+                f"the trials ({worst.error_low:.1%} to {worst.error_high:.1%}): {says}."
             )
             return [said, rests]
         if point is None:
