@@ -82,7 +82,7 @@ MINUTES ?= 10
 fuzz: $(VENV)/.installed           ## look for faults for MINUTES=10: random lives, exact fractions, interrupts, forged files, mutants
 	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
 
-docs: $(VENV)/docs/.installed      ## the documentation in build/docs: no warnings, links that lead somewhere, code that runs
+docs: $(VENV)/docs/.installed      ## the documentation in build/docs: no warnings, links that lead somewhere, code that runs, long tutorials too
 	rm -rf build/docs
 	$(VENV)/docs/bin/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
 	$(VENV)/docs/bin/python docs/check_links.py build/docs

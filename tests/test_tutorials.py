@@ -91,6 +91,7 @@ def test_the_tutorial_on_two_frames_shows_what_it_prints(tmp_path, monkeypatch):
     assert run(blocks)["answer"].arm == "discount"
 
 
+@pytest.mark.slow  # `make docs` runs it
 def test_the_tutorial_on_a_world_that_changes_shows_what_it_prints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "tutorials" / "changing-world.md"
@@ -99,7 +100,9 @@ def test_the_tutorial_on_a_world_that_changes_shows_what_it_prints(tmp_path, mon
     assert any("is set aside" in update.memory for update in run(blocks)["default"].updates)
 
 
-@pytest.mark.parametrize("name", ["router", "carousel", "price", "personalizer"])
+@pytest.mark.parametrize(  # `make docs` runs those that are slow, too
+    "name", [*(pytest.param(n, marks=pytest.mark.slow) for n in ("router", "carousel")), "price", "personalizer"]
+)
 def test_a_tutorial_on_prices_shows_what_it_prints(name, tmp_path, monkeypatch):
     pytest.importorskip("uvicorn" if name == "personalizer" else "matplotlib")
     monkeypatch.chdir(tmp_path)
@@ -109,6 +112,7 @@ def test_a_tutorial_on_prices_shows_what_it_prints(name, tmp_path, monkeypatch):
     assert name == "personalizer" or "<svg" in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # `make docs` runs it
 def test_the_tutorial_on_a_trial_shows_what_it_prints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = [block for section in sections(ROOT / "docs" / "tutorials" / "trial.md") for block in section.blocks]
