@@ -23,6 +23,8 @@ send "$STUDY/versions"
 send "$STUDY/pin" --data '{"reason": "holidays"}'
 send "$STUDY/unpin" --data '{}'
 send "$STUDY/repair-clock" --data '{"reason": "the clock is right"}'
+send "$STUDY/erase" --data '{"ids": ["curl-3"], "reason": "request 12"}'
+send "$STUDY/prune" --data '{"before": "2025-11-18", "dry_run": true}'
 send "$STUDY/verify"
 send "$STUDY/export" --output /dev/null
 send "$STUDY/backup" --output /dev/null

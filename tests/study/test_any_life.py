@@ -21,6 +21,8 @@ steps = st.lists(
         st.tuples(st.sampled_from(["approve", "dismiss", "pin", "unpin", "die", "other session"])),
         st.tuples(st.just("rollback"), st.integers(0, 4)),
         st.tuples(st.just("wait"), st.sampled_from([-5, 20, 4000])),
+        st.tuples(st.just("erase"), st.integers(0, 40)),
+        st.tuples(st.just("prune"), st.integers(2, 60)),
     ),
     min_size=5,
     max_size=40,
@@ -50,6 +52,11 @@ def live_through(study, other, steps, clock):
                 getattr(study, step)()
             elif step == "rollback":
                 study.rollback(*given_)
+            elif step == "erase":
+                study.erase([f"{given_[0]}"], actor="ann")
+                assert f"{given_[0]}" not in [record.answer.id for record in study.decisions()]
+            elif step == "prune":
+                study.prune(given_[0], actor="ann")
             elif step == "wait":
                 clock.now += given_[0]
             elif step == "die":

@@ -357,6 +357,7 @@ def test_an_erased_study_is_backed_up_and_restored(make, tmp_path):
         assert restored.verify().gone == study.verify().gone
         with pytest.warns(ErasedWarning):
             restored.export(tmp_path / "log.csv")
+        assert (tmp_path / "log.csv").stat().st_mode & 0o077 == 0
         assert restored.update() == "version"
 
 

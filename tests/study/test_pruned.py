@@ -148,7 +148,9 @@ def test_decisions_whose_window_is_open_stay(make, clock, aggregation):
 def test_pruned_then_erased_then_pruned(make, tmp_path):
     study = grown(make)
     study.prune(cut_of(study, 1), **SIGNED)
-    study.erase(["visit-3", "visit-15", "visit-25"], actor="bob")  # the first is not there any more
+    done = study.erase(["visit-3", "visit-15", "visit-25"], actor="bob")  # the first is not there any more
+    assert done.decisions == 2
+    assert "of which nobody can say whose they were" in " ".join(done.remains)
     study.prune(10**6, **SIGNED)
     assert [len(list(study.decisions())), study.status().decisions] == [10, 30]
     play(study, 30, 5)

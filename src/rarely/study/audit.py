@@ -32,7 +32,7 @@ from rarely.study.session import LivePolicy, Session, segments
 from rarely.study.settings import StudySettings, stage_at
 from rarely.study.storage import CHUNK, open_storage
 from rarely.study.storage.database import CHECKPOINTS, TABLES
-from rarely.study.storage.sqlite import copy_checkpoints, take_checkpoints
+from rarely.study.storage.sqlite import copy_checkpoints, make_private, take_checkpoints
 from rarely.study.tell import OVERRIDE, Accounts, accounts_of, closed_until, rewards_of_range, rewards_to_learn
 from rarely.study.versions import OUTCOMES, Job, differing, environment, lessons, train, versions_in
 
@@ -499,6 +499,8 @@ def export(session: Session, path: str | os.PathLike[str]) -> Exported:
 
     def written() -> Iterator[dict[str, Any]]:
         for columns, some in parts(session):
+            if not counts:
+                make_private(os.fspath(path))
             counts.append(some)
             yield columns
 

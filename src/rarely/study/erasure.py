@@ -77,7 +77,7 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
         with session.writing() as tables:
             decisions, rewards = _erase(session, tables, persons, (live, found, last), signed)
     with session.writing() as tables:
-        gone, position = gone_of(tables.specials()), session.position
+        gone, position, history = gone_of(tables.specials()), session.position, session.live.policy.history
     with session.checkpoints() as tables:
         tables.drop_checkpoints_before(gone.erased)
     remains = [said for said in (session.storage.shred(),) if said]
@@ -85,6 +85,11 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
         remains.append(
             f"version {position.version}, which is in use, may have learned from erased contexts: its snapshot goes "
             "when another version replaces it, which is trained without them."
+        )
+    if gone.last and len(history) and history.rows[0] < history.logged + gone.pruned["round"]:
+        remains.append(
+            f"version {position.version}, which is in use, keeps contexts of decisions up to event {gone.last}, of "
+            "which nobody can say whose they were, because they were pruned: erase persons before pruning."
         )
     return Erasure(decisions, rewards, tuple(remains))
 
