@@ -77,10 +77,10 @@ def _chances(
     if rule == "square-root":
         free = np.sqrt((sums + 0.5) / (heard + 1))
     else:
-        free = Thompson().probabilities(ArmScores(*_posterior(counts, heard, sums)))
-    if rule == "LinTS":
-        return FixedShares(Thompson(), least).probabilities(ArmScores(*_posterior(counts, heard, sums)))
-    free = free ** (share / 2) if rule == "thall-wathen" else free
+        scores = ArmScores(*_posterior(counts, heard, sums))
+        if rule == "LinTS":
+            return FixedShares(Thompson(), least).probabilities(scores)
+        free = Thompson().probabilities(scores) ** (share / 2)
     return np.asarray(least + (1 - least * count) * free / free.sum(axis=1, keepdims=True))
 
 
