@@ -137,11 +137,15 @@ def test_text_whose_values_all_differ_looks_like_an_id():
     assert FrameEncoder.fit({"id": ["a", "b"], "x": [1, 2]}, ignore=["id"]).names == ("x",)
 
 
-def test_dates_as_text_are_read_where_one_says_so():
-    encoder = FrameEncoder.fit({"day": ["2031-05-17", "2031-05-19T12:00:00"]}, kinds={"day": "date"})
+def test_dates_as_text_are_dates_unless_one_says_otherwise():
+    days = ["2031-05-17", None, "2031-05-19T12:00:00"]
+    encoder = FrameEncoder.fit({"day": days})
     assert encoder({"day": "2031-05-17"})[0] == -1.25
     with pytest.raises(InvalidContexts, match=r"'day' of the table must be a date.*row 0 has 'soon'"):
         encoder({"day": "soon"})
+    named = FrameEncoder.fit({"day": days}, kinds={"day": "category"})
+    assert named({"day": "2031-05-17"}).tolist() == [1, 0, 0, 0]
+    assert len(FrameEncoder.fit({"day": ["2031-05-17", "2031-05"]}).names) == 3
 
 
 @pytest.mark.parametrize(

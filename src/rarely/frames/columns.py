@@ -8,7 +8,8 @@ gap is None, NaN, NaT or pandas' NA; the text "" is not a gap. As numbers a colu
 
     number     the number itself; booleans are 0 and 1, durations are days
     date       days since the median date of the sample; sine and cosine of the week and of the year, and of the day if
-               the sample has times. Times of day are those of the column's own time zone.
+               the sample has times. Times of day are those of the column's own time zone. Text that reads 2031-05-17 is
+               a date if all of the column does.
     category   a 1 for each value of the sample, and one for all unknown values
     hash       a 1 in one of many buckets, by a hash that is the same in every process: for text of many values
 
@@ -342,11 +343,26 @@ def _kind_of(values: Values, max_categories: int) -> ColumnKind:
         return "date" if values.dtype.kind == "M" else "number"
     row, value = next((row, value) for row, value in enumerate(values) if not is_gap(value))
     if isinstance(value, str):
-        return "hash" if len({*map(key_of, values)} - {None}) > max_categories else "category"
+        texts = {key for key in map(key_of, values) if key is not None}
+        if all(map(_is_day, texts)):
+            return "date"
+        return "hash" if len(texts) > max_categories else "category"
     if isinstance(value, dt.date | np.datetime64):
         return "date"
     _number(row, value, OF_ONE_KIND)
     return "number"
+
+
+def _is_day(text: str) -> bool:
+    """Return whether a text is a date as files have them; 20310517 may as well be a number.
+
+    >>> [_is_day(text) for text in ("2031-05-17", "2031-05-17T08:30:00+02:00", "2031-05", "2031-13-01", "20310517")]
+    [True, True, False, False, False]
+    """
+    try:
+        return re.match(r"\d{4}-\d\d-\d\d", text) is not None and bool(dt.datetime.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 @lru_cache(maxsize=2**16)
