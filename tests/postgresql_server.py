@@ -19,7 +19,7 @@ def missing():
         import psycopg  # noqa: F401
     except ModuleNotFoundError:
         return "psycopg is not installed: pip install 'rarely[postgres]'"
-    if _program("initdb") is None or _program("postgres") is None:
+    if program("initdb") is None or program("postgres") is None:
         return "PostgreSQL's server is not installed: apt-get install postgresql"
     if os.name != "posix":
         return "the tests start PostgreSQL on POSIX systems alone"
@@ -28,7 +28,7 @@ def missing():
     return ""
 
 
-def _program(name):
+def program(name):
     found = (shutil.which(name, path=folder or None) for folder in FOLDERS)
     return next(filter(None, found), None)
 
@@ -57,7 +57,7 @@ class Server:
                 "--pdeathsig=INT",  # a test run that is killed takes its server with it
             ]
         self.data = os.path.join(self.folder, "data")
-        self._run(_program("initdb"), "-D", self.data, "-U", "rarely", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+        self._run(program("initdb"), "-D", self.data, "-U", "rarely", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -75,7 +75,7 @@ class Server:
         # A session of its own, so that `kill` reaches all of its processes.
         with open(os.path.join(self.folder, "log"), "ab") as log:
             self._process = subprocess.Popen(
-                [*self._prefix, _program("postgres"), "-D", self.data, *given],
+                [*self._prefix, program("postgres"), "-D", self.data, *given],
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
