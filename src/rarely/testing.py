@@ -404,13 +404,13 @@ class _PolicyPromises(_Part):
     def the_budget_is_kept(self) -> None:
         """Under a schedule of B batches there are at most B − 1 updates; one more is refused and changes nothing."""
         kinds: tuple[Callable[[int], Schedule], ...] = (
-            partial(FixedGrid, 12),
-            lambda batches: DeterminantTrigger(12, batches, 0.01),
+            partial(FixedGrid, 8),
+            lambda batches: DeterminantTrigger(8, batches, 0.01),
             partial(Budget, EveryRound()),
         )
-        for kind, batches in (*product(kinds, (1, 5)), (kinds[0], 40)):  # the last: more batches than rounds
+        for kind, batches in (*product(kinds, (1, 3)), (kinds[0], 40)):  # the last: more batches than rounds
             policy = self._policy(schedule := kind(batches))
-            _play(policy, self._contexts()[:12], block=12)
+            _play(policy, self._contexts()[:8], block=8)
             counts = f"{policy.version} versions and {len(policy.updates)} updates under {schedule}"
             ensure(policy.version < batches and len(policy.updates) < batches, counts)
             if policy.version == batches - 1:

@@ -119,11 +119,11 @@ def test_it_describes_itself():
 
 
 def test_a_linear_model_of_products_learns_tastes():
-    world = Recommender(daily=1500, taste=1.2)
+    world = Recommender(daily=800, taste=1.2)
     policy = LinUCB(world.dim, context_scale=world.context_scale, beta=0.1, exploration=Mixture(0.1), seed=0)
-    for first in (1, 1501):
-        rounds = world.rounds(seed=1, count=1500, first=first)
+    for first in (1, 801):
+        rounds = world.rounds(seed=1, count=800, first=first)
         decision = policy.select(rounds.contexts)
         policy.observe(decision, rounds.paid(decision.arm))
         policy.update()
-    assert rounds.means[np.arange(1500), decision.arm].mean() > 1.3 * rounds.means.mean()
+    assert rounds.means[np.arange(800), decision.arm].mean() > 1.3 * rounds.means.mean()
