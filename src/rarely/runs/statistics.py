@@ -206,13 +206,18 @@ def share(count: int, runs: int) -> IntervalEstimate:
 def _spread(values: Sequence[float] | Array) -> tuple[float, tuple[float, float]]:
     """Return the standard error of the mean, and the least and the largest a; an error of 0 if runs cannot show it."""
     runs, x = len(values), np.asarray(values, np.float64)
-    if runs < 3 or not np.ptp(x) > ROUNDING * max(1.0, float(np.abs(x).max())):
+    if runs < 3:
         return 0.0, (0.0, 0.0)
-    centred = x - x.mean()
-    skewness = float(np.mean(centred**3) / np.mean(centred**2) ** 1.5) * math.sqrt(runs * (runs - 1)) / (runs - 2)
+    least, most = float(x.min()), float(x.max())
+    if not most - least > ROUNDING * max(1.0, -least, most):
+        return 0.0, (0.0, 0.0)
+    # Sums by hand: a judge asks for ten thousands of these, and mean() and std() take five times as long.
+    centred = x - np.add.reduce(x) / runs
+    squares, cubes = float(np.add.reduce(centred * centred)), float(np.add.reduce(centred**3))
+    skewness = cubes / runs / (squares / runs) ** 1.5 * math.sqrt(runs * (runs - 1)) / (runs - 2)
     error = math.sqrt(6 * runs * (runs - 1) / ((runs - 2) * (runs + 1) * (runs + 3)))
     low, high = ((skewness + end * SKEWNESS_ERRORS * error) / (3 * math.sqrt(runs)) for end in (-1, 1))
-    return float(np.std(x, ddof=1)) / math.sqrt(runs), (low, high)
+    return math.sqrt(squares / (runs - 1)) / math.sqrt(runs), (low, high)
 
 
 def _vertex(t: float) -> float:
