@@ -3,7 +3,6 @@
 python benchmarks/trials.py                                  # 1000 trials of each kind: about 20 minutes on one core
 python benchmarks/trials.py LinTS --trials 200 --out /tmp/t  # one policy; the same command resumes
 python benchmarks/trials.py --report                         # the tables of what has been simulated
-python benchmarks/trials.py --few                            # few rewards of an arm, with and without their rules
 
 A trial has 1200 patients with two covariates x ~ N(0, I), rewards of 0 and 1 whose probability is the arm's level plus
 slopes·x, cut to [0.02, 0.98]. 240 are assigned to all arms alike; the policy learns after 240, 480, 720 and 960.
@@ -21,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 import time
@@ -35,10 +33,8 @@ from statistics import NormalDist
 import numpy as np
 
 from rarely import Mixture
-from rarely.extend.provisional import t_quantile
 from rarely.planning.trial import make_policy, simulate_trial
 from rarely.study import AnalysisPlan, Stage
-from rarely.study.boundaries import boundaries, spent
 from rarely.study.effects import (
     Outcomes,
     Scores,
@@ -206,48 +202,6 @@ def report(folder: Path) -> None:
         print(f"| {method} | {min(held):.1%}, {np.mean(held):.1%} | {power:.1%} | {width:.3f} |")
 
 
-def leaning(seed: int, limit: float, levels: tuple[float, float], count: int = 600) -> Outcomes:
-    """A trial that leans, after every round, towards the arm that has looked better so far."""
-    rng = np.random.default_rng(seed)
-    uniform, coins = rng.random(count), rng.random((count, 2))
-    arms, rewards, chances = np.zeros(count, np.int64), np.zeros(count), np.full((count, 2), limit)
-    sums, counts = np.zeros(2), np.zeros(2)
-    for t in range(count):
-        chances[t, int(np.argmax((sums + 0.5) / (counts + 1)))] = 1 - limit
-        arms[t] = int(uniform[t] >= chances[t, 0])
-        rewards[t] = coins[t, arms[t]] < levels[arms[t]]
-        sums[arms[t]] += rewards[t]
-        counts[arms[t]] += 1
-    return Outcomes(np.zeros((count, 2, 1)), np.ones((count, 2), bool), arms, rewards, chances, (0.0, 1.0))
-
-
-def few(trials: int = 250) -> None:
-    """Print how often Pocock's four looks hold, with the rules for few rewards and without."""
-    plan = AnalysisPlan(600, 4, "pocock")
-    even = boundaries([spent("pocock", n / 600, 0.05) for n in plan.at], plan.at)
-    print("| levels | limit | with the rules | without | median half width, with and without |\n|---|---|---|---|---|")
-    for levels, limit in (((0.2, 0.9), 0.05), ((0.5, 0.5), 0.1), ((0.05, 0.1), 0.1), ((0.1, 0.1), 0.1)):
-        held, halves = np.zeros(2), []
-        for seed in range(60_000, 60_000 + trials):
-            outcomes = leaning(seed, limit, levels)
-            scores, truth = scores_of(outcomes, predict_rewards(outcomes), 1, 0), levels[1] - levels[0]
-            plain, looks = [], planned_looks(scores, plan, 600)
-            for n, boundary in zip(plan.at, even, strict=True):
-                x, h = scores.values[:n], scores.weights[:n]
-                mean = float(h @ x / h.sum())
-                squares = (h * (x - mean)) ** 2
-                m = squares.sum() ** 2 / (squares**2).sum()
-                half = math.sqrt(squares.sum()) / h.sum() * t_quantile(boundary, m)
-                plain.append((mean - half, mean + half))
-            ruled = [(look.low, look.high) for look in looks] or [(-math.inf, math.inf)]
-            held += [all(low <= truth <= high for low, high in each) for each in (ruled, plain)]
-            halves.append([(each[-1][1] - each[-1][0]) / 2 for each in (ruled, plain)])
-        shares, ends = held / trials, np.median(halves, axis=0)
-        print(
-            f"| {levels[0]}, {levels[1]} | {limit} | {shares[0]:.1%} | {shares[1]:.1%} | {ends[0]:.3f}, {ends[1]:.3f} |"
-        )
-
-
 def main() -> None:
     """Simulate and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -255,11 +209,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("out/trials"))
     parser.add_argument("--report", action="store_true", help="print the tables of what is there")
-    parser.add_argument("--few", action="store_true", help="print the table of few rewards")
     asked = parser.parse_args()
-    if asked.few:
-        few()
-        return
     if not asked.report:
         simulate(asked.policies or list(POLICIES), asked.trials, asked.out)
     report(asked.out)
