@@ -1,9 +1,11 @@
 """What is known of persons is erased from every file, the chain still verifies, and the study goes on."""
 
 import json
+import sqlite3
 import struct
 import threading
 import warnings
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -70,6 +72,7 @@ def test_a_person_is_erased_the_chain_holds_and_the_study_goes_on(make, storage)
     assert knows(study)
     done = study.erase(IDS, **SIGNED)
     assert (done.decisions, done.rewards) == (2, 2)
+    assert ("VACUUM FULL" in " ".join(done.remains)) == storage.startswith("postgresql")
     assert not knows(study)
     checked = study.verify(heads[1], heads[0])
     assert checked.whole
@@ -162,6 +165,23 @@ def test_nothing_of_them_is_left_in_any_file(tmp_path):
             assert number not in data, each
             assert each.stat().st_mode & 0o077 == 0
     assert not any(b"mustermann" in each.read_bytes() for each in tmp_path.iterdir())
+
+
+def test_what_another_process_keeps_from_being_overwritten_is_said(tmp_path):
+    path = tmp_path / "trial.db"
+    with Study.create(f"sqlite:///{path}?shared=1", "trial", policy=linear(), arms=["a", "b", "c"]) as study:
+        with_person(study)
+        study._session.save_checkpoint(study._session.live, study._session.live.mark)
+        study._session.storage._beside._raw.execute("PRAGMA busy_timeout = 1")
+        with closing(sqlite3.connect(f"{path}-checkpoints", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            done = study.erase(IDS, **SIGNED)
+            assert done.decisions == 2
+            assert "checkpoints have what was erased, because others use them" in done.remains[0]
+            other.execute("COMMIT")
+        assert study.erase(IDS, **SIGNED).remains == ()
+        assert not knows(study)
+        assert study.verify().whole
 
 
 def test_erasing_twice_or_nobody_changes_nothing(make):

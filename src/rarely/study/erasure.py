@@ -78,9 +78,7 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
             decisions, rewards = _erase(session, tables, persons, (live, found, last), signed)
     with session.writing() as tables:
         gone, position, history = gone_of(tables.specials()), session.position, session.live.policy.history
-    with session.checkpoints() as tables:
-        tables.drop_checkpoints_before(gone.erased)
-    remains = [said for said in (session.storage.shred(),) if said]
+    remains = [said for said in (_cleaned(session, gone.erased),) if said]
     if position.base in gone.snapshots:
         remains.append(
             f"version {position.version}, which is in use, may have learned from erased contexts: its snapshot goes "
@@ -92,6 +90,16 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
             "which nobody can say whose they were, because they were pruned: erase persons before pruning."
         )
     return Erasure(decisions, rewards, tuple(remains))
+
+
+def _cleaned(session: Session, erased: int) -> str:
+    """Drop checkpoints from before an erasure and overwrite what was deleted; return what is left, "" for nothing."""
+    try:
+        with session.checkpoints() as tables:
+            tables.drop_checkpoints_before(erased)
+    except StudyBusy as error:  # the erasure is on record, and repeating it comes here again
+        return f"checkpoints have what was erased, because others use them: repeat this ({error})"
+    return session.storage.shred()
 
 
 class _Persons(NamedTuple):
