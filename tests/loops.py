@@ -258,7 +258,8 @@ class Remote:
         if task.dual:  # its arrays lie behind two structs; the kernels that it calls are run remotely by themselves
             return OWN.rarely_step(task)
         n, arms, d, p = task.rounds, task.arms, task.dim, task.parameters
-        there = sum(ctypes.string_at(task.present, n * arms)) if task.present else n * arms
+        shown = arms if task.slots else n * arms
+        there = sum(ctypes.string_at(task.present, shown)) if task.present else shown
         rows, square, all_ = task.row + n, 8 * p * p, 8 * n * arms
         sizes = {
             "center": 8 * d,
@@ -274,6 +275,9 @@ class Remote:
             "costs": 8 * there,
             "present": n * arms,
             "scores": 3 * all_,
+            "work": 8 * (6 * arms + bool(task.slots) * (arms + 15) * (p + 5)),
+            "spends": 8 * there,
+            "curve": 16 * task.points,
         }
         sizes |= {"normal": 8 * (2 * 9217 + 32), "held_out": n, "chosen": 8 * rows * d}
         sizes |= dict.fromkeys(("uniforms", "shares", "given", "log_dets"), 8 * n)

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from interrupts import lines_of
-from loops import folder_of_the_run, in_kind, kinds
+from loops import SANITIZER, folder_of_the_run, in_kind, kinds
 from rarely import (
     Affine,
     AtRounds,
@@ -435,7 +435,7 @@ def calls(work):
     return sum(event in ("call", "c_call") for event in seen) - 1
 
 
-@pytest.mark.skipif(not native.available(), reason="the budget is that of the compiled step")
+@pytest.mark.skipif(not native.available() or SANITIZER, reason="the budget is that of the compiled step, called here")
 @pytest.mark.parametrize(("make", "most"), [(Uniform, 48), (LinUCB, 46), (LinTS, 52)])
 def test_a_decision_keeps_to_its_budget_of_calls(make, most):
     """Counted, not timed. It was 379 calls before there was a step."""
