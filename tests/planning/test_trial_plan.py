@@ -160,6 +160,7 @@ def test_a_wish_that_is_not_reached_is_said():
     assert made.enough is None
     tiny = plan_trial([0.1, 0.2], patients=[2], looks=1, runs=8)  # both had the same arm, so there is no interval
     assert tiny.points[0].low == 0.0
+    assert "nan" not in str(tiny)
     assert json.loads(json.dumps(tiny.describe(), allow_nan=False))["points"][0]["width"] is None
     assert "None of these sizes surely reaches power 80%" in str(made)
 

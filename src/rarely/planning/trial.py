@@ -7,7 +7,6 @@ Each simulated trial is decided by the policy under the limits of its stages, up
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -143,7 +142,7 @@ class TrialPlan:
         said = {}
         for name, form in forms.items():
             cells = [form.format(point) for point in points]
-            cells = ["–" if re.search("nan%|^nan", cell) else cell for cell in cells]
+            cells = ["–" if "nan" in cell else cell for cell in cells]
             if {*cells} != {"–"}:
                 said[name] = cells
         return Grid([*said], list(zip(*said.values(), strict=True)), 1)
