@@ -138,6 +138,8 @@ def test_versions_that_knew_them_are_gone_and_the_one_in_use_goes_when_it_is_rep
     assert not knows(study)
     with pytest.raises(Erased):
         study.rollback(3, actor="ann")
+    with pytest.raises(Erased):
+        study.policy(3)
     study.rollback(1, actor="ann")  # it never knew them
     play(study, 40, 10)
     assert study.update() == "version"
@@ -280,6 +282,18 @@ def test_contexts_that_are_blanked_without_an_erasure_are_detected(make, storage
     assert study.verify().bad == erased.seq  # what is left of a row is vouched for, too
 
 
+def test_the_snapshot_in_use_must_be_there_although_it_will_go(make):
+    study = make()
+    with_person(study)
+    study.update()
+    study.erase(IDS, **SIGNED)
+    assert study.verify().whole
+    snapshot = study.versions()[1].snapshot
+    with study._session.storage.writing("trial") as tables, study._session.storage.altering("rarely_snapshots"):
+        tables.of(study._session.row).drop_snapshots([snapshot])
+    assert "it is in use" in study.verify().flaw
+
+
 def test_a_training_that_began_before_is_not_published(make):
     study = make()
     with_person(study)
@@ -402,3 +416,4 @@ def test_the_commands_erase_and_prune(tmp_path):
     assert "whole: " in said
     assert "erased 2 decisions" in said
     assert "pruned " in said
+    assert "on: what was before rests on what was erased or pruned" in said_by("study", "replay", storage)

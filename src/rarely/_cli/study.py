@@ -156,6 +156,8 @@ def replay_command(study: Study) -> None:
         f"{replay.decisions} decisions: {len(replay.other_arms)} other arms, probabilities differ by at most "
         f"{replay.largest_difference:.3g}"
     )
+    if replay.since > 1:
+        console.print(f"from event {replay.since} on: what was before rests on what was erased or pruned")
     if not replay.equal:
         raise typer.Exit(1)
 

@@ -131,7 +131,10 @@ def verify(
     """Check every row; with `head` or a file of `heads`, also that events with these hashes are still on record."""
     with session.reading() as tables:
         last, specials = tables.last_seq(), tables.specials()
-    gone = gone_of(specials)
+    gone, position = gone_of(specials), Position()
+    for event in specials:
+        position = position.after(event)
+    in_use = position.base
     noted = {} if heads is None else read_heads(session, heads)
     noted |= {} if head is None else {last if seq is None else seq: head}
     previous, checked, lost = GENESIS, 0, False
@@ -151,8 +154,8 @@ def verify(
             with session.reading() as tables:
                 try:
                     session.snapshot(tables, event)
-                except Erased:
-                    pass
+                except Erased as error:
+                    flaw = f"it is in use: {error}" if event.content["snapshot"] == in_use else ""
                 except BrokenStudy as error:
                     flaw = str(error)
         if flaw:
@@ -250,7 +253,7 @@ class Replay:
     largest_difference: float  #: The largest difference between a recorded and a repeated probability.
     trainings: tuple[Training, ...]
     checkpoints: tuple[int, ...] = ()  #: Events of checkpoints that are not what follows from the record.
-    since: int = 0  #: The event where it began: what is before cannot be repeated after an erasure or a pruning.
+    since: int = 1  #: The event where it began: what is before cannot be repeated after an erasure or a pruning.
 
     @property
     def equal(self) -> bool:
