@@ -112,6 +112,7 @@ def test_every_look_keeps_what_was_to_be_expected_and_a_report_names_its_data_cu
     head = study.status()
     for text in (str(found), html_of(found)):
         assert f"event {head.events}, hash {head.head}" in text
+        assert study.settings.plan.hash in text
         assert "power by trend" in text
 
 

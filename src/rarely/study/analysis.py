@@ -516,6 +516,7 @@ class _Trial:
         first = self._events[0]
         content, settings = first.content, first.content["settings"]
         fixed = content["study"] | {"policy": content["policy"], "budget": self._session.row.budget}
+        fixed |= {"plan_hash": self._settings.plan and self._settings.plan.hash}
         fixed |= {"first_event": first.hash, "schedule": settings.get("schedule"), "seed": settings.get("seed")}
         texts = {name: each if isinstance(each, str) else json.dumps(each) for name, each in fixed.items()}
         return {name: text for name, text in texts.items() if fixed[name] is not None}
