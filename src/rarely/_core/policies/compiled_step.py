@@ -239,11 +239,12 @@ class CompiledStep:
 
     def _take(self, worth: Any, ledger: Any, round: int) -> bool:
         """Tell C gain, cost and spending of one round, if they are arrays or numbers; what is wrong it finds itself."""
-        task, gain, cost, spends, (gains, costs, spent) = self._task, worth, 0.0, None, self._said
+        gain, cost, spends = worth, 0.0, None
         if type(worth) is Worth:
             gain, cost, spends = worth.gain, worth.cost, worth.spends
         if (spends is None) is not (ledger is None) or (ledger is not None and not self._charge(ledger, round)):
             return False
+        gains, costs, spent = self._said
         try:  # in half the time of assignments to arrays, and with shapes and kinds checked
             gains[:] = gain if type(gain) is not float else np.full(len(gains), gain)
             if cost is not self._same_cost:
@@ -252,9 +253,10 @@ class CompiledStep:
                 self._same_cost = cost if type(cost) is float else None
             if ledger is not None:
                 spent[:] = spends if type(spends) is not float else np.full(len(spent), spends)
+                self._task.spends = self._spends
         except (TypeError, ValueError):
             return False
-        task.gains, task.spends = self._gains, None if ledger is None else self._spends
+        self._task.gains = self._gains
         return True
 
     def _charge(self, ledger: Any, round: int) -> bool:
