@@ -435,7 +435,9 @@ def calls(work):
     return sum(event in ("call", "c_call") for event in seen) - 1
 
 
-@pytest.mark.skipif(bool(SANITIZER) or not native.available(), reason="the budget is that of the compiled step, called here")
+@pytest.mark.skipif(
+    bool(SANITIZER) or not native.available(), reason="the budget is that of the compiled step, called here"
+)
 @pytest.mark.parametrize(("make", "most"), [(Uniform, 48), (LinUCB, 46), (LinTS, 52)])
 def test_a_decision_keeps_to_its_budget_of_calls(make, most):
     """Counted, not timed. It was 379 calls before there was a step."""
