@@ -365,18 +365,7 @@ class CompiledStep:
         task, rule, (_, arms) = self._task, current.rule, rounds.present.shape
         given = 1 if slots else count
         end, task.slots = start + given, slots
-        if self._shape != (count, arms, task.dim, slots * task.parameters):
-            tables = (("rows", (count, arms, task.dim)), ("scores", (6, count, arms)))
-            offered = [("present", (count, arms))]
-            each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
-            work = 6 * arms + slots * (arms + 15) * (task.parameters + 5)
-            self._lay_out([*tables, *offered, *each, ("work", (work,))])
-            self._shape = (count, arms, task.dim, slots * task.parameters)
-            task.rounds, task.arms = count, arms
-            scores, size = self._room["scores"], 8 * count * arms
-            self._room["worth"], self._room["tables"] = scores[3:], (scores[:3], scores[:5], scores)
-            self._gains, task.costs, self._spends = (self._place["scores"] + i * size for i in (3, 4, 5))
-            self._said, self._same_cost = [memoryview(values[0]) for values in scores[3:]], None
+        self._make_room(count, arms, slots=slots)
         room, places = self._room, self._place
         # Those of a slate are many: C writes them where they stay.
         self._slate = np.empty((3, count, arms)) if slots else None
@@ -415,6 +404,23 @@ class CompiledStep:
             _explain(trouble, rounds, start, count)
         log_dets: Array = room["log_dets"]
         return log_dets
+
+    def _make_room(self, count: int, arms: int, *, slots: bool) -> None:
+        """Lay out what rounds of this shape need, unless the last ones had it."""
+        task = self._task
+        shape = (count, arms, task.dim, slots * task.parameters)
+        if self._shape == shape:
+            return
+        tables = (("rows", (count, arms, task.dim)), ("scores", (6, count, arms)))
+        offered = [("present", (count, arms))]
+        each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
+        work = 6 * arms + slots * (arms + 15) * (task.parameters + 5)
+        self._lay_out([*tables, *offered, *each, ("work", (work,))])
+        self._shape, task.rounds, task.arms = shape, count, arms
+        scores, size = self._room["scores"], 8 * count * arms
+        self._room["worth"], self._room["tables"] = scores[3:], (scores[:3], scores[:5], scores)
+        self._gains, task.costs, self._spends = (self._place["scores"] + i * size for i in (3, 4, 5))
+        self._said, self._same_cost = [memoryview(values[0]) for values in scores[3:]], None
 
     def _say_worth(self, worth: Worth | None, start: int, end: int) -> None:
         """Tell C what outcomes are worth: of the arms there are, in order."""
