@@ -84,7 +84,7 @@ EARLIER = np.exp([-2.4, -1.2, 0.0, 1.2])  # factors of λ that are tried with ea
 HEAVY, HUBER, FARTHEST = 8.0, 1.345, 30.0
 """Robust standard deviations that call for Huber's weights, where these begin, and beyond which rewards are cut."""
 PAYOFFS, ONE_SIDED, MISTAKEN = 8, 0.8, 1e4
-"""Rewards beyond HEAVY, at least, that are payoffs and no noise if so many more lie on one side, none at MISTAKEN."""
+"""Rewards beyond HEAVY, at least, that count in full, if so many more lie on one side, and none as far as MISTAKEN."""
 JITTER = 1e-6
 EXACT, INDUCING, LEARNED_FROM = 2048, 512, 20_000
 """Rounds up to which everything is exact, contexts that stand for more of them, and rewards that they learn from."""
@@ -415,12 +415,13 @@ class _Rewards(NamedTuple):
         spread = math.sqrt(float(np.square(rewards / unit - center / unit).mean())) * unit
         heavy, cut = False, 0
         if len(rewards) > FEWEST and len(np.unique(rewards)) > 2:
-            middle, robust, heavy = tails(rewards)
-        if heavy:
-            # Huber's weights are found from errors, which a first fit to numbers without a limit would all enlarge.
-            near = np.clip(rewards, middle - FARTHEST * robust, middle + FARTHEST * robust)
-            rewards, cut = near, int(np.count_nonzero(near != rewards))
-            spread = max(robust, abs(middle - center))
+            middle, robust, far, prizes = tails(rewards)
+            heavy = far > 0 and not (prizes and far >= PAYOFFS)
+            if heavy and not prizes:
+                # Huber's weights are found from errors, which a first fit to numbers without a limit would all enlarge.
+                near = np.clip(rewards, middle - FARTHEST * robust, middle + FARTHEST * robust)
+                rewards, cut = near, int(np.count_nonzero(near != rewards))
+            spread = max(robust, abs(middle - center)) if heavy else spread
         scale = RewardScale(center, spread if spread > 1e-12 * abs(center) else 1.0)
         return cls((rewards - scale.center) / scale.spread, scale, heavy, trust, cut)
 
@@ -630,22 +631,21 @@ def with_exploration(weights: Array) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def tails(rewards: Array) -> tuple[float, float, bool]:
-    """Return the median, a robust standard deviation, and whether some rewards call for Huber's weights.
+def tails(rewards: Array) -> tuple[float, float, int, bool]:
+    """Return the median, a robust standard deviation, how many lie beyond HEAVY, and whether these look like prizes.
 
-    These keep the mean where noise has two heavy tails. Many far rewards on one side are what one is paid for:
+    Huber's weights keep the mean where noise has two heavy tails. What lies far out on one side is what one is paid
+    for, unless it is so far that it must be a mistake:
 
     >>> crowd = np.linspace(-1, 1, 200)
-    >>> tails(np.append(crowd, [90, -90] * 5))[2], tails(np.append(crowd, [90] * 10))[2]
-    (True, False)
+    >>> [tails(np.append(crowd, far))[2:] for far in ([90, -90], [90, 90], [1e9, 90])]
+    [(2, False), (2, True), (2, False)]
     """
     middle = float(np.median(rewards))
     robust = 1.4826 * float(np.median(np.abs(rewards - middle)))
-    if not robust > 0:
-        return middle, robust, False
-    far = (rewards - middle)[np.abs(rewards - middle) > HEAVY * robust]
-    paid = len(far) >= PAYOFFS and abs(np.sign(far).sum()) >= ONE_SIDED * len(far)
-    return middle, robust, len(far) > 0 and not (paid and np.abs(far).max() < MISTAKEN * robust)
+    far = (rewards - middle)[np.abs(rewards - middle) > HEAVY * robust] if robust > 0 else rewards[:0]
+    one_sided = abs(np.sign(far).sum()) >= ONE_SIDED * len(far)
+    return middle, robust, len(far), bool(one_sided and np.abs(far).max(initial=0.0) < MISTAKEN * robust)
 
 
 def huber(sizes: Array, begin: float = HUBER) -> Array:
