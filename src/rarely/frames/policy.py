@@ -188,7 +188,7 @@ class FramePolicy:
         """Return what each column contributes to the mean and the bonus of one arm, or of a decision's, largest first.
 
         An effect is the difference to the average of the sample in that column; effects need not add up. Of a decision
-        with a worth they are in worth: u times the mean's and |u| times the bonus's.
+        with a worth they are in worth: u times the mean's and the size of u times the bonus's.
         """
         gain = arm.worth.gain[arm.arm] if isinstance(arm, Decision) and arm.worth is not None else 1.0
         chosen: Any = arm.arm if isinstance(arm, Decision) else arm

@@ -286,7 +286,7 @@ class Policy(ABC):
             (K,) or (n, K): which arms are available; all of them without it.
         worth
             What outcomes are worth in this round: a `Worth`, or its gain alone. The policy learns outcomes, and chooses
-            by u·mean + |u|·bonus − v.
+            by ``u·mean + |u|·bonus − v``.
         slots
             How many arms a round shows, in order: slots are filled in turn, each a round of its own with the arms that
             are left. `contexts` may then be a function of the slot (from 0) and of the arms above that returns (K, d).
