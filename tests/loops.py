@@ -128,16 +128,14 @@ def forget() -> None:
 
 @cache
 def hook() -> ModuleType:
-    """`hatch_build.py`; what it needs of hatchling is a class to derive from, and the tests need not have it."""
-    name = "hatchling.builders.hooks.plugin.interface"
+    """`hatch_build.py`; what it needs of hatchling are classes to derive from, and the tests need not have it."""
+    needed = {"builders.hooks": "BuildHookInterface", "metadata": "MetadataHookInterface"}
     with pytest.MonkeyPatch.context() as patch:
-        if importlib.util.find_spec("hatchling") is None:
-            stand_in = ModuleType(name)
-            stand_in.BuildHookInterface = object
-            for part in range(1, name.count(".") + 1):
-                parent = ".".join(name.split(".")[:part])
-                patch.setitem(sys.modules, parent, ModuleType(parent))
-            patch.setitem(sys.modules, name, stand_in)
+        for name, base in needed.items() if importlib.util.find_spec("hatchling") is None else ():
+            parts = f"hatchling.{name}.plugin.interface".split(".")
+            for end in range(1, len(parts) + 1):
+                patch.setitem(sys.modules, ".".join(parts[:end]), ModuleType(parts[end - 1]))
+            setattr(sys.modules[".".join(parts)], base, object)
         spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -184,15 +182,20 @@ def driver(program: Path, command: list[str]) -> Path:
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         until = time.monotonic() + 300
-        while not program.exists() and time.monotonic() < until:
+        while not program.exists() and lock.exists() and time.monotonic() < until:
             time.sleep(0.1)
+        assert program.exists(), "the process that was to compile the driver did not; see its failure"
         return program
-    flags = [flag for flag in hook().FLAGS if flag not in ("-O3", "-shared")]
-    sources = [DRIVER, *sorted(SOURCES.glob("*.c"))]
-    part = program.with_suffix(".part")
-    flags += ["-pthread", *STRICT, "-DRARELY_SOURCES=0u", f"-I{SOURCES}"]
-    subprocess.run([*command, *flags, *sources, "-lm", "-o", part], check=True)
-    os.replace(part, program)
+    try:
+        flags = [flag for flag in hook().FLAGS if flag not in ("-O3", "-shared")]
+        sources = [DRIVER, *sorted(SOURCES.glob("*.c"))]
+        part = program.with_suffix(".part")
+        flags += ["-pthread", *STRICT, "-DRARELY_SOURCES=0u", f"-I{SOURCES}"]
+        subprocess.run([*command, *flags, *sources, "-lm", "-o", part], check=True)
+        os.replace(part, program)
+    except BaseException:
+        os.unlink(lock)  # who waits need not wait on
+        raise
     return program
 
 

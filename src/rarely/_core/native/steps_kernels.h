@@ -144,7 +144,7 @@ static void NAME(take)(const struct rarely_step_task *task, struct slate *slate,
  * Returns whether θ is finite. */
 static int NAME(regress)(const ptrdiff_t p, const ptrdiff_t dim, const ptrdiff_t count, const double *rows,
                          const double *r, double *block) {
-    double *w = block, *z = w + p * p, *moment = z + p * p, *theta = moment + p, x[MOST];
+    double *w = block, *z = w + p * p, *moment = z + p * p, *theta = moment + p, x[MOST] = {0};
     for (ptrdiff_t t = 0; t < count; t++) {
         for (ptrdiff_t j = 0; j < p; j++) x[j] = j < dim ? rows[t * dim + j] : 1;
         NAME(absorb)(p, x, w, z);
