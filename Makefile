@@ -58,10 +58,11 @@ EXTRA_PACKAGES := torch ray pandas polars pyarrow lightgbm vowpalwabbit bayesian
 EXTRA_TESTS := $(addprefix tests/,cluster ensembles core/test_network.py core/test_sgd.py frames/test_libraries.py logs/test_files.py) \
 	$(addprefix lab/tests/,compare/test_policies_and_problems.py compare/test_rivals_of_others.py engine/test_ray_executor.py)
 
-test-extras: $(VENV)/extras/.installed  ## what needs torch, Ray, polars, pyarrow, LightGBM, Vowpal Wabbit or an emulator
+test-extras: $(VENV)/extras/.installed $(VENV)/.installed  ## what needs torch, Ray, polars, pyarrow, LightGBM, Vowpal Wabbit or an emulator; long tutorials
 	$(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -m "not slow" $(EXTRA_TESTS)
 	RARELY_EMULATED=1 $(ONE_THREAD) $(VENV)/extras/bin/python -m pytest -q -n auto --dist worksteal -k emulated \
 	    tests/core/test_native.py tests/core/test_block_objective.py
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n auto --dist worksteal -m slow tests/test_tutorials.py
 
 test-slow: $(VENV)/.installed      ## the tests that take minutes
 	$(ONE_THREAD) $(BIN)/python -m pytest -m slow
