@@ -6,12 +6,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
 
-from torch import nn  # noqa: E402
-from torch.nn.utils.parametrizations import weight_norm  # noqa: E402
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
-import rarely.torch  # noqa: E402
-from rarely._core.covariance import Limit  # noqa: E402
-from rarely.torch.factors import DeviceDual, inner_products  # noqa: E402
+import rarely.torch
+from rarely._core.covariance import Limit
+from rarely.torch.factors import DeviceDual, inner_products
 
 
 class Residual(nn.Module):

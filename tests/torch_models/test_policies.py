@@ -13,10 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-import rarely.torch  # noqa: E402
-from rarely import (  # noqa: E402
+import rarely.torch
+from rarely import (
     BatchNeuralUCB,
     Discount,
     FixedGrid,

@@ -5,16 +5,16 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
 
-from numpy.testing import assert_allclose  # noqa: E402
+from numpy.testing import assert_allclose
 
-from rarely import BatchNeuralUCB, NeuralEpsilonGreedy, NeuralTS, NeuralUCB, Paced  # noqa: E402
-from rarely._core.model import kernels  # noqa: E402
-from rarely._core.model.kernels import Memory, Units, Views  # noqa: E402
-from rarely._core.policies.gaussian_process import ARITHMETIC, Arithmetic, Grams, System  # noqa: E402
-from rarely.worlds import Cosine, Quadratic  # noqa: E402
-from rarely_lab.engine.play import LibraryContestant, play  # noqa: E402
-from rarely_lab.gpu import evidence  # noqa: E402
-from rarely_lab.gpu.evidence import Device  # noqa: E402
+from rarely import BatchNeuralUCB, NeuralEpsilonGreedy, NeuralTS, NeuralUCB, Paced
+from rarely._core.model import kernels
+from rarely._core.model.kernels import Memory, Units, Views
+from rarely._core.policies.gaussian_process import ARITHMETIC, Arithmetic, Grams, System
+from rarely.worlds import Cosine, Quadratic
+from rarely_lab.engine.play import LibraryContestant, play
+from rarely_lab.gpu import evidence
+from rarely_lab.gpu.evidence import Device
 
 RIDGES = np.array([1e-3, 0.1, 3.0])
 

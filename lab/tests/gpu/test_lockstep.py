@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
 
 
-from rarely import BatchNeuralUCB, FixedGrid  # noqa: E402
-from rarely._core.inputs.scaling import ContextScale  # noqa: E402
-from rarely._core.model.network import Network  # noqa: E402
-from rarely._core.training.gradient_descent import TrainingPlan, train  # noqa: E402
-from rarely.worlds import Cosine, Quadratic, Rounds, Table  # noqa: E402
-from rarely_lab.engine.play import play_policy  # noqa: E402
-from rarely_lab.gpu import training  # noqa: E402
-from rarely_lab.gpu.lockstep import Lockstep  # noqa: E402
-from rarely_lab.reproduce.cells import Cell  # noqa: E402
-from rarely_lab.reproduce.config import Configuration, Problem  # noqa: E402
-from rarely_lab.reproduce.golden import setups  # noqa: E402
+from rarely import BatchNeuralUCB, FixedGrid
+from rarely._core.inputs.scaling import ContextScale
+from rarely._core.model.network import Network
+from rarely._core.training.gradient_descent import TrainingPlan, train
+from rarely.worlds import Cosine, Quadratic, Rounds, Table
+from rarely_lab.engine.play import play_policy
+from rarely_lab.gpu import training
+from rarely_lab.gpu.lockstep import Lockstep
+from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.config import Configuration, Problem
+from rarely_lab.reproduce.golden import setups
 
 CONFIGURATIONS = (
     Configuration("fixed", batches=4),

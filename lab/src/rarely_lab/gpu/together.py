@@ -89,7 +89,7 @@ def run_together(works: Sequence[Callable[[], Done]], functions: dict[str, Toget
         for work in running:
             if work.call is not None:
                 work.go_on(_Stopped())
-    return [work.done for work in running]  # type: ignore[misc]
+    return [work.done for work in running]  # type: ignore[misc]  # None only where a work raised, which was said above
 
 
 def _raise_first(works: Sequence[_Work[Any]]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rarely.golden import FAMILIES as POLICIES
 from rarely.golden import Families, Family, Life, Trace, Watched, nudged
-from rarely.worlds import Cosine, Quadratic, Table
+from rarely.worlds import Cosine, Quadratic, Table, World
 from rarely_lab.engine.play import play_policy
 from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Problem, Setup
 
@@ -46,9 +46,9 @@ def problems() -> list[Problem]:
     generator = np.random.default_rng(45)
     rows = generator.normal(size=(60, 3))
     table = Table.of(rows, np.where(rows[:, 0] + 0.3 * rows[:, 1] > 0, "e", "p"))
-    sizes = {"hidden": 8, "steps": 10, "ridge": 0.1, "beta": 0.1}
-    sources = {"cosine": Cosine(3, 3), "quadratic": Quadratic(2, 3), "table": table}
-    return [Problem(f"golden-{name}", source, **sizes) for name, source in sources.items()]  # type: ignore[arg-type]
+    sizes: dict[str, Any] = {"hidden": 8, "steps": 10, "ridge": 0.1, "beta": 0.1}
+    sources: dict[str, World | Table] = {"cosine": Cosine(3, 3), "quadratic": Quadratic(2, 3), "table": table}
+    return [Problem(f"golden-{name}", source, **sizes) for name, source in sources.items()]
 
 
 def setups(family: str) -> Iterator[Setup]:

@@ -143,10 +143,7 @@ class BatchNeuralUCB(Policy):
         returning_arms: bool = True,
     ) -> None:
         preset, training = options.preset_from(preset), options.training_from(training)
-        check_choice("ties", ties, Ties)
-        check_flag("returning_arms", returning_arms)
-        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
-        _check_together(forgetting, preset)
+        _check(ridge, ties, returning_arms, forgetting, preset)
         deep = None if is_whole(depth) and depth == 2 else depth
         dim = self._dim_of(
             model, dim, preset, hidden=hidden, depth=deep, context_scale=context_scale, skip=training.skip
@@ -168,21 +165,16 @@ class BatchNeuralUCB(Policy):
             settings["model"], self._packed = model, model.contexts
         if sparse is not None:
             self._check_sparse(depth, preset, training)
-        limits, source = options.limits_from(limits), seeded(seed)
+        limits, source = self._limits_of(limits, preset, scale), seeded(seed)
         window = None if is_automatic(forgetting) else forgetting
-        packed = None if sparse is None else sparse.columns
         super().__init__(
             self._learner_of(scale, limits.memory, source.generator),
             settings,
             self._rule(ties),
-            limits=limits.with_defaults(
-                history=options.DEFAULT_HISTORY if self._tunes else None,
-                operations=options.DEFAULT_OPERATIONS if preset.scale_contexts else None,
-                arms=scale.map.arms,
-            ),
+            limits=limits,
             seed=source,
             factory=self._factory_of(model, scale),
-            override=self._returning_arms(dim, packed) if window is None and returning_arms else None,
+            override=self._returning_arms(dim, sparse) if window is None and returning_arms else None,
             ridge=1.0 if self._by_evidence else ridge,
             forgetting=window,
         )
@@ -287,13 +279,21 @@ class BatchNeuralUCB(Policy):
             return partial(DualFactory, inner=sparse_gram, columns=scale.map.scaled_dim)
         return getattr(model, "factory", CovarianceFactory)
 
-    def _returning_arms(self, dim: int, columns: int | None) -> ScoreOverride | None:
+    def _limits_of(self, limits: Limits | None, preset: Preset, scale: ContextScale) -> Limits:
+        """Return the limits, with what this policy has where they leave it open."""
+        return options.limits_from(limits).with_defaults(
+            history=options.DEFAULT_HISTORY if self._tunes else None,
+            operations=options.DEFAULT_OPERATIONS if preset.scale_contexts else None,
+            arms=scale.map.arms,
+        )
+
+    def _returning_arms(self, dim: int, sparse: SparseRows | None) -> ScoreOverride | None:
         """Return where the rewards of arms that return are kept apart; None where the learner alone judges."""
         if not isinstance(self._settings["beta"], NoiseRadius) or not isinstance(self._rule("lowest"), UpperConfidence):
             return None
         from rarely._core.policies.returning_arms import ReturningArms
 
-        return ReturningArms.start(dim, columns)
+        return ReturningArms.start(dim, None if sparse is None else sparse.columns)
 
     _tuned_beta: NoiseRadius = TUNED_BETA
     _evidence_beta: NoiseRadius = EVIDENCE_BETA
@@ -428,7 +428,13 @@ class NeuralLinear(NeuralTS):
     _takes_models, _learns_by = False, LastLayerLearner
 
 
-def _check_together(forgetting: Forgetting | Literal["auto"] | None, preset: Preset) -> None:
+def _check(
+    ridge: float, ties: Ties, returning_arms: bool, forgetting: Forgetting | Literal["auto"] | None, preset: Preset
+) -> None:
+    """Refuse settings outside their domains, or that do not go together."""
+    check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
+    check_choice("ties", ties, Ties)
+    check_flag("returning_arms", returning_arms)
     if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
         raise InvalidInput(
             "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
