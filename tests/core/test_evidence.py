@@ -1,6 +1,7 @@
 """The default's learner against dense algebra, and what evidence chooses on worlds whose answer is known."""
 
 import pickle
+import re
 import warnings
 from dataclasses import replace
 
@@ -176,7 +177,20 @@ def test_mistaken_rewards_do_not_keep_it_from_learning(wrong, rounds):
 
     policy, correlation = learned_from(mistaken, rounds)
     assert correlation > 0.9
-    assert "rewards lie far out, and count as 30 robust deviations at most" in policy.explain_update()
+    assert re.search(r"; \d+ rewards lie far out, and count as 30 robust deviations at most", policy.explain_update())
+
+
+@pytest.mark.parametrize(
+    ("far", "heavy", "cut"),
+    [([90.0], True, 0), ([90.0] * 7, True, 0), ([90.0] * 8, False, 0), ([90.0, -90.0], True, 2), ([1e9], True, 1)],
+)
+def test_a_few_rewards_far_out_on_one_side_are_not_cut(far, heavy, cut):
+    rewards = np.append(np.linspace(-1, 1, 200), far)
+    data = evidence._Rewards.of(rewards, None)
+    assert (data.heavy, data.cut) == (heavy, cut)
+    middle, robust = evidence.tails(rewards)[:2]
+    near = np.clip(rewards, middle - 30 * robust, middle + 30 * robust)
+    assert_allclose(data.scale.center + data.scale.spread * data.scaled, near if cut else rewards)
 
 
 def test_rare_payoffs_count_in_full():

@@ -67,6 +67,11 @@ def test_impossible_settings_are_refused(bad):
         small(**bad)
 
 
+def test_a_ridge_of_0_is_refused_where_evidence_chooses_it_too():
+    with pytest.raises(InvalidInput, match="ridge must be a positive"):
+        BatchNeuralUCB(3, EveryRound(), ridge=0)
+
+
 @pytest.mark.parametrize("dim", [0, -1, 1.5])
 def test_dim_is_a_whole_number(dim):
     for make in (LinUCB, Uniform, lambda d: BatchNeuralUCB(d, EveryRound())):
