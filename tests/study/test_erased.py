@@ -231,6 +231,18 @@ def test_persons_are_found_by_a_column_and_ids_need_not_be_text(make):
         study.erase(4711, by="pateint", **SIGNED)
 
 
+def test_a_person_with_a_large_number_is_not_taken_for_the_next(make):
+    sample = {"age": [20, 40, 60], "patient": [1, 2, 3]}
+    policy = FramePolicy.fit(LinUCB, sample, arms=["tea", "rum"], ignore=["patient"], schedule=OnDemand(), seed=0)
+    study = make(policy, arms=None)
+    for patient in (2**53, 2**53 + 1):
+        study.ask({"user": {"age": 30, "patient": patient}}, id=f"visit-{patient}")
+    assert study.erase(10**400, by="patient", **SIGNED).decisions == 0
+    assert study.erase(2**53 + 1, by="patient", **SIGNED).decisions == 1
+    assert f'"patient":{2**53}' in rows_of(study)
+    assert str(2**53 + 1) not in rows_of(study)
+
+
 def test_persons_are_found_by_user_and_keep_no_arm(make):
     study = make(LinUCB(dim=2, schedule=OnDemand(), seed=0).under(shares=Shares(sticky=100)))
     for i in range(6):

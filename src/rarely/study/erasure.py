@@ -146,6 +146,8 @@ def _text(value: Any) -> str | None:
     """Return what an id is compared by; None for what is none."""
     if isinstance(value, str):
         return value or None
+    if is_whole(value):  # of any size, also beyond the floats
+        return str(int(value))
     try:
         number = None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
