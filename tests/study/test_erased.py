@@ -205,7 +205,31 @@ def test_erasing_twice_or_nobody_changes_nothing(make):
     assert len(study.verify().gone) == 2
 
 
-@pytest.mark.parametrize("wrong", [None, "", [], [None], True, float("nan"), {"a": 1}, [["a"]]])
+@every_storage
+def test_nobody_can_stand_where_an_erased_id_was(make, storage):
+    study = make()
+    study.ask(contexts_of(0), id="visit-0")
+    study.ask(contexts_of(1), id="erased 2")  # what an erased id might be called
+    assert study.erase(["visit-0", "no\0id", "\ud800"], **SIGNED).decisions == 1
+    (placeholder,) = (record.answer.id for record in study.decisions() if record.erased)
+    with pytest.raises(InvalidId):
+        study.tell(placeholder, 1.0)
+    with pytest.raises(InvalidId):
+        study.ask(contexts_of(2), id=placeholder)
+    assert study.verify().whole
+
+
+@pytest.mark.parametrize("same", [17, np.array(17), np.array([17]), np.array("17"), [17.0], iter(["17"])])
+def test_an_id_may_be_any_text_or_number(make, same):
+    study = make()
+    study.ask(contexts_of(0), id="17")
+    assert study.erase(same, **SIGNED).decisions == 1
+
+
+BYTES = (b"17", bytearray(b"17"), memoryview(b"17"), np.True_, np.array([True]))
+
+
+@pytest.mark.parametrize("wrong", [None, "", [], [None], True, float("nan"), {"a": 1}, [["a"]], *BYTES])
 def test_ids_that_name_nobody_are_refused(make, wrong):
     study = make()
     with pytest.raises(InvalidId, match="ids must be"):

@@ -557,7 +557,7 @@ def _read_line(line: bytes) -> dict[str, Any]:
 
 
 def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:
-    with open(path, "a+b") as file:
+    with open(path, "a+b", opener=_private) as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             half = file.read(1) != b"\n"
@@ -565,6 +565,11 @@ def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:
         file.write(b"".join(map(_line, bodies)))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file; a new one, which may get contexts of the fallback, only its owner may read."""
+    return os.open(path, flags, 0o600)
 
 
 # --- requests that end in time

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rarely.extend import Described
 from rarely.extend.checks import is_whole, shown
 from rarely.study.errors import InvalidId, InvalidStudy, StudyBusy
@@ -27,6 +29,8 @@ from rarely.study.versions import OUTCOMES
 
 BY = ("id", "user")
 """What names a person besides a column: ids of decisions, or of users."""
+BYTES = bytes | bytearray | memoryview
+"""What Python takes apart into numbers, or reads as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +125,17 @@ class _Persons(NamedTuple):
 
     def rewards(self, tables: Tables, decided: Iterable[str] = ()) -> list[Event]:
         """Return the rewards of these decisions, and those told by ids of theirs that were never decided."""
-        told = tables.deliveries([*{*decided, *(self.ids if self.by == "id" else ())}])
+        named = filter(
+            str.isprintable, self.ids if self.by == "id" else ()
+        )  # no other is an id, or fits every database
+        told = tables.deliveries([*{*decided, *named}])
         return [event for events in told.values() for event in events]
 
 
 def _read_persons(session: Session, ids: Any, by: str) -> _Persons:
     """Return who is to be erased, by ids as text: 17, 17.0 and "17" are the same."""
-    several = isinstance(ids, Iterable) and not isinstance(ids, str | bytes | dict)
+    ids = ids.tolist() if isinstance(ids, np.ndarray) else ids
+    several = isinstance(ids, Iterable) and not isinstance(ids, str | dict | BYTES)
     texts = [_text(each) for each in (ids if several else [ids])]
     if not texts or None in texts:
         raise InvalidId(f"ids must be a text or a number, or a list of them, that name persons; got {shown(ids)}.")
@@ -149,7 +157,7 @@ def _text(value: Any) -> str | None:
     if is_whole(value):  # of any size, also beyond the floats
         return str(int(value))
     try:
-        number = None if isinstance(value, bool) else float(value)
+        number = None if isinstance(value, bool | np.bool_ | BYTES) else float(value)
     except (TypeError, ValueError):
         return None
     if number is None or not math.isfinite(number):

@@ -19,6 +19,8 @@ from rarely.study.events import Event, canonical, digest, packed, unpacked
 
 ERASED = '"erased":true'
 """How the body of a row says that it was erased."""
+_NOBODY = " erased {}"
+"""What an id, or a user, becomes; it begins with a space, as no id of a caller does."""
 _KEPT = (
     "arm", "arms", "block", "decided", "held_out", "limits", "outcomes", "present", "price", "probability", "reward",
     "round", "shape", "stage", "unseen", "version", "worth",
@@ -78,7 +80,7 @@ def blanked(event: Event, decision: int | None = None) -> Event:
     Contexts, means and bonuses are zeros: the policy can still count the round, and learns nothing of it.
     """
     kept = {name: event.content[name] for name in _KEPT if name in event.content}
-    ref = f"erased {event.seq if decision is None else decision}"
+    ref = _NOBODY.format(event.seq if decision is None else decision)
     changed: dict[str, Any] = {"ref": ref, "actor": "", "reason": "erased"}
     if event.kind == "decide":
         if "slot" in event.content:
