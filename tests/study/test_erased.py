@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from command_line import call, told
-from rarely import FramePolicy, LinUCB, OnDemand, Shares
+from rarely import Ceiling, FixedGrid, FramePolicy, LinUCB, OnDemand, Shares, Worth
 from rarely.study import (
     BrokenStudy,
     Erased,
@@ -275,6 +275,25 @@ def test_persons_are_found_by_user_and_keep_no_arm(make):
     assert "mustermann" not in rows_of(study)
     study.tell("visit-0", 1.0)
     study.update()
+    assert not knows(study)
+    assert study.replay().equal
+
+
+@pytest.mark.parametrize("given", [{}, {"shares": Shares(caps={0: 1000})}])
+def test_prices_are_not_solved_on_their_contexts_again(make, given):
+    study = make(LinUCB(dim=2, schedule=FixedGrid(1000, 9), seed=0).under(Ceiling(500.0), **given))
+    for i in range(9):
+        id, costs = f"{'mustermann' if i in (2, 5) else 'visit'}-{i}", Worth(spends=[0.0, 1.0, 2.0])
+        study.ask(PERSON if i in (2, 5) else contexts_of(i), id=id, worth=costs)
+        study.tell(id, 1.0)
+        if i == 3:
+            study.update(force=True)
+    study.erase("mustermann-2", **SIGNED)
+    study.update(force=True)
+    study.erase("mustermann-5", **SIGNED)
+    assert knows(study)  # the version in use
+    study.update(force=True)
+    assert study.erase("mustermann-5", **SIGNED).remains == ()
     assert not knows(study)
     assert study.replay().equal
 

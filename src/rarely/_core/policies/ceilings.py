@@ -12,7 +12,7 @@ arm whose cost no longer fits is not shown. A `Ledger` is a value, which every r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
@@ -359,6 +359,18 @@ class Ledger:
             del waiting[round]
             spent += cost if round > self.begun else 0.0
         return replace(self, waiting=waiting, spent=spent, costs=self.costs.with_costs(contexts, costs))
+
+    def without(self, rounds: Collection[int], last: int) -> Ledger:
+        """Return the ledger with zeros for contexts of some rounds up to the `last`, of which no user keeps an arm.
+
+        The rounds stay among the latest, so that each one's number is known the next time.
+        """
+        kept = {user: entry for user, entry in self.kept.items() if entry[1] not in rounds}
+        latest: list[Any] = [
+            each._replace(rows=np.zeros_like(each.rows)) if round in rounds else each
+            for round, each in enumerate(self.recent, last - self.used + 1)
+        ]
+        return replace(self, rounds=latest, end=self.used, kept=kept)
 
     # --- saving
 

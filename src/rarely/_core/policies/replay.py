@@ -144,6 +144,5 @@ def forget(policy: Policy, rounds: Collection[int]) -> None:
         learner = state.current.learner.without_rows(np.array(gone, np.int64))
         state = replace(state, history=kept, current=state.current.with_learner(learner))
     if state.ledger is not None:
-        others = {user: entry for user, entry in state.ledger.kept.items() if entry[1] not in {*rounds}}
-        state = replace(state, ledger=replace(state.ledger, kept=others))
+        state = replace(state, ledger=state.ledger.without({*rounds}, history.rounds))
     policy._state = state
