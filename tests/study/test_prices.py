@@ -205,9 +205,11 @@ def test_slates_by_columns():
 
 
 @every_storage
-def test_a_ceiling_and_shares_are_on_record_and_replayed(storage):
-    limits = Ceiling(12.0), Shares(floors={0: 0.1}, sticky=4, holdout=0.2)
-    policy = LinTS(2, FixedGrid(60, 4), seed=3).under(*limits)
+@pytest.mark.parametrize("kind", [LinTS, LinUCB])  # the second draws where a floor or a holdout decides, and only there
+@pytest.mark.parametrize("floors", [{}, {0: 0.1}])
+def test_a_ceiling_and_shares_are_on_record_and_replayed(storage, kind, floors):
+    limits = Ceiling(12.0), Shares(floors=floors, sticky=4, holdout=0.2)
+    policy = kind(2, FixedGrid(60, 4), seed=3).under(*limits)
     study, draw = Study.create(storage, "trial", policy=policy, arms=["a", "b", "c"]), np.random.default_rng(0)
     costs = np.array([0.0, 0.3, 1.0])
     for i in range(60):

@@ -486,8 +486,9 @@ def within_limits(
         reasons.append("holdout")
     else:
         rule = shares.rule(rule, arms)
-    if hasattr(state.current.rule, "instead"):
-        rule = state.current.rule  # a record that is followed has its arms already
+    script: Any = state.current.rule
+    if hasattr(script, "instead"):  # a record that is followed has its arms already, and takes as many numbers for them
+        script.draws, rule = rule.draws, script
     if rule is not state.current.rule:
         state = changed(state, current=changed(state.current, rule=rule))
     left = rounds
