@@ -406,6 +406,49 @@ def test_others_decide_while_persons_are_erased(make, storage):
     assert study.replay().equal
 
 
+def checkpointed(study):
+    study._session.save_checkpoint(study._session.live, study._session.live.mark)
+
+
+@pytest.mark.parametrize("act", ["erase", "prune"])
+def test_checkpoints_of_versions_that_went_go_too(make, act):
+    study = make(neural())
+    with_person(study)
+    study.update()
+    play(study, 40, 5)
+    if act == "erase":
+        study.erase(IDS, **SIGNED)
+    checkpointed(study)  # of the version in use, which has learned of them
+    study.update(force=True)
+    if act == "prune":
+        study.prune(10**6, **SIGNED)
+    study.ask(contexts_of(99), id="next")
+    checkpointed(study)
+    with study._session.checkpoints() as tables:
+        bases = {base for (base,) in tables.run("SELECT base FROM rarely_checkpoints")}
+    assert bases == {study._session.position.base}
+    assert study.replay().equal
+
+
+def test_nothing_is_left_in_a_restored_file_and_it_is_backed_up_again(make, tmp_path):
+    study = make(neural())
+    with_person(study)
+    checkpointed(study)
+    study.backup(tmp_path / "backup.db")
+    Study.restore(tmp_path / "backup.db", f"sqlite:///{tmp_path}/restored.db")
+    with Study.open(f"sqlite:///{tmp_path}/restored.db") as restored:
+        play(restored, 40, 5)
+        checkpointed(restored)
+        restored.backup(tmp_path / "again.db")
+        assert restored.erase(IDS, **SIGNED).remains == ()
+        for name in ("restored.db", "restored.db-checkpoints", "restored.db-wal"):
+            data = (tmp_path / name).read_bytes() if (tmp_path / name).exists() else b""
+            assert struct.pack("<d", PERSON[0, 0]) not in data, name
+    with Study.open(f"sqlite:///{tmp_path}/again.db") as again:
+        assert again.status().decisions == 35
+        assert again.replay().equal
+
+
 def test_a_checkpoint_that_was_begun_before_is_not_kept(make):
     study = make()
     with_person(study)

@@ -301,8 +301,10 @@ def _wrong_checkpoints(session: Session) -> Iterator[int]:
     """Yield the events of checkpoints other than the policy, and the position, after every decision since its cut."""
     specials = session.specials()
     cuts = {event.content["snapshot"]: event.content["cut"] for event in specials if event.kind in SETTERS}
+    with session.reading() as tables:
+        there = tables.snapshots()
     for base, cut in cuts.items():
-        saved = session.read_checkpoint(base)
+        saved = session.read_checkpoint(base) if base in there else None
         if saved is None:
             continue
         live = session.at_cut(base, cut, specials)

@@ -82,7 +82,7 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
             decisions, rewards = _erase(session, tables, persons, (live, found, last), signed)
     with session.writing() as tables:
         gone, position, history = gone_of(tables.specials()), session.position, session.live.policy.history
-    remains = [said for said in (_cleaned(session, gone.erased),) if said]
+    remains = [said for said in (_cleaned(session),) if said]
     if position.base in gone.snapshots:
         remains.append(
             f"version {position.version}, which is in use, may have learned from erased contexts: its snapshot goes "
@@ -96,11 +96,13 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
     return Erasure(decisions, rewards, tuple(remains))
 
 
-def _cleaned(session: Session, erased: int) -> str:
-    """Drop checkpoints from before an erasure and overwrite what was deleted; return what is left, "" for nothing."""
+def _cleaned(session: Session) -> str:
+    """Drop checkpoints that know what is gone, and overwrite what was deleted; return what is left, "" for nothing."""
+    with session.reading() as record:
+        gone, there = gone_of(record.specials()), record.snapshots()
     try:
         with session.checkpoints() as tables:
-            tables.drop_checkpoints_before(erased)
+            tables.drop_checkpoints_of(gone.erased, gone.snapshots - there)
     except StudyBusy as error:  # the erasure is on record, and repeating it comes here again
         return f"checkpoints have what was erased, because others use them: repeat this ({error})"
     return session.storage.shred()
@@ -256,7 +258,7 @@ def prune(session: Session, before: Any, signed: dict[str, str], *, dry_run: boo
         content["lost"] = gone_of(specials).pruned.get("lost", 0) + used - used_until(session, tables)
         session.append(tables, "prune", content, **signed)
         session.used = None
-    session.storage.shred()
+    _cleaned(session)
     return Pruning(events, size, last, limit)
 
 

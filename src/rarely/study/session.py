@@ -457,6 +457,7 @@ class Session:
         if replaced:
             with self.storage.altering("rarely_snapshots"):
                 tables.drop_snapshots(replaced)
+            self._work = math.inf  # and with the next checkpoint theirs go
 
     def check_fresh(self, gone: Gone, began: int) -> None:
         """Refuse a policy that may know what was erased since it was read."""
@@ -759,14 +760,13 @@ class Session:
         """Write a checkpoint of a policy, unless there is a later one of its snapshot."""
         (state, position), base = mark, live.base
         with self.reading() as tables:
-            event, erasures = self.event(tables, base), tables.latest("erase", 1)
-        if erasures and erasures[0].seq > live.began:
+            event, gone, there = self.event(tables, base), gone_of(tables.specials()), tables.snapshots()
+        if gone.erased > live.began:
             return
         header, arrays = provisional.content_at(live.policy, state)
         rows = {name.removeprefix(_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_PREFIX)}
         with self.checkpoints() as tables:
-            if erasures:
-                tables.drop_checkpoints_before(erasures[0].seq)
+            tables.drop_checkpoints_of(gone.erased, gone.snapshots - there)
             last = tables.last_checkpoint(base)
             if last is not None and last[2] >= position.seq:
                 return

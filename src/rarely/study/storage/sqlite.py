@@ -203,6 +203,8 @@ class SqliteStorage(Database):
             try:
                 with each.lock:
                     each._check_usable()
+                    if each is self:  # where a backup had them, before they were taken beside it
+                        each.execute("DROP TABLE IF EXISTS rarely_checkpoints")
                     each.execute("VACUUM")
                     busy = each.execute("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
             except sqlite3.Error as error:
@@ -298,6 +300,7 @@ def take_checkpoints(path: str, beside: str) -> None:
     if os.path.exists(beside):
         with closing(sqlite3.connect(path)) as target:
             target.execute(SqliteStorage.statements()[-1])
+            target.execute("DELETE FROM rarely_checkpoints")  # those that a backup began with
             target.execute("ATTACH ? AS beside", (beside,))
             target.execute("INSERT INTO rarely_checkpoints SELECT * FROM beside.rarely_checkpoints")
             target.commit()

@@ -17,7 +17,7 @@ SQL of transactions is such that both databases understand it.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -334,9 +334,11 @@ class Tables:
         self._rows(f"DELETE FROM rarely_checkpoints {which} = ? AND history = ?", base, start, empty)
         self._rows("INSERT INTO rarely_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", base, start, *values)
 
-    def drop_checkpoints_before(self, seq: int) -> None:
-        """Drop the checkpoints of earlier events."""
+    def drop_checkpoints_of(self, seq: int, bases: Collection[int]) -> None:
+        """Drop what may know what is gone: checkpoints from before an event, and those of snapshots that went."""
         self._rows("DELETE FROM rarely_checkpoints WHERE study = ? AND seq < ?", seq)
+        for base in bases:
+            self.drop_checkpoints(base)
 
     def drop_checkpoints(self, *bases: int, which: str = "IN") -> None:
         """Drop the checkpoints of these snapshots, or, if they are "NOT IN" them, of the others."""
