@@ -137,6 +137,22 @@ def test_runs_are_planned_one_after_the_other_and_the_longest_first():
     assert first == sorted(first, reverse=True)
 
 
+def test_every_configuration_has_its_own_number_of_runs_fixed_beforehand():
+    def most(problem, pattern, preset=None):
+        cells = plan_cells([PROBLEMS[problem]], preset and [preset], patterns=[pattern])
+        return {(cell.reading, sum(other.reading == cell.reading for other in cells)) for cell in cells}
+
+    assert most("quadratic", "neuralucb") == {("paper", 600), ("practical", 600), ("code", 30)}
+    assert most("quadratic", "linucb-r1-b1") == {("raw", 300)}
+    assert most("mushroom", "default-B40") == {("practical", 100)}
+    assert most("cosine-T16000", "fixed-B126") == {("paper", 100), ("practical", 100)}
+    assert most("cosine-T16000", "default-*") == {("practical", 30)}
+    assert most("cosine-T16000", "neuralucb") == set()
+    assert most("magic-m400", "neuralucb") == {("paper", 100), ("practical", 100)}
+    assert most("magic-m400", "neuralucb", "code") == {("code", 30)}
+    assert most("cosine-timed", "neuralucb") == {("paper", 30), ("practical", 30)}
+
+
 def test_patterns_pick_configurations():
     ids = {c.configuration.id for c in plan_cells([OWN], ["code"], 1, 20, ["fixed-*", "neuralucb"])}
     assert ids == {"neuralucb", "fixed-B40", "fixed-B100", "fixed-B200"}
@@ -156,6 +172,7 @@ def test_what_matters_is_in_the_identity():
         cell(Problem("own", Table.of(TABLE.rows + 1, TABLE.labels)), "code", kind="fixed", batches=5),
         Cell(OWN, "code", base.configuration, 4, 20),
         Cell(OWN, "code", base.configuration, 3, 21),
+        cell(Problem("own", TABLE, runs=5, presets=("code",)), "code", kind="fixed", batches=5),  # the same question
     ):
         told.add(identity(other.describe()))
     assert len(told) == 7

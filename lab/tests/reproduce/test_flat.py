@@ -56,12 +56,15 @@ def test_the_page_on_few_updates_answers_in_its_first_sentence():
     found = compare(lengths(lambda t: 6 * t**0.3, lambda kind, t: (2.5 if kind == "fixed" else 1.1) * t**0.5))
     page = render_few_updates(found)
     first = next(line for line in page.splitlines() if line.startswith("**"))
-    assert first.startswith("**On a fixed grid yes, by the determinant rule hardly")
-    assert "2.3 times" in first
-    assert "0.133" in page  # log₂ T over these lengths
+    assert first.startswith(
+        "**The determinant rule with log q = 20 has 0.99 to 1.01 times the mean regret of NeuralUCB"
+    )
+    assert "a fixed grid of √T batches 2.2" in first
+    assert "on quadratic, preset practical; cosine, preset practical" in first
+    assert "to the power of 0.13 over these lengths" in first  # log₂ T
     assert re.search(r"\| quadratic \| 200 \| \d+ \| \d+ \| 1\d\.\d \|", page)  # Theorem 2's B beyond T
-    (draw,) = figures_of_few(found).values()
-    assert len(draw().axes) == 2
+    assert [*figures_of_few(found)] == ["few-updates-quadratic-practical", "few-updates-cosine-practical"]
+    assert len(figures_of_few(found)["few-updates-cosine-practical"]().axes) == 2
     assert figures_of_few(found[:2]) == {}
 
 

@@ -18,11 +18,11 @@ from rarely.runs.files import sealed_text
 from rarely.runs.machine import describe
 from rarely_lab.commands.reproduce import _check_engine
 from rarely_lab.engine.cell import play_cell
-from rarely_lab.engine.record import MixedRecords, outdated, pack, read_packed, read_records
+from rarely_lab.engine.record import MixedRecords, copy_records, outdated, pack, read_packed, read_records
 from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.golden import FAMILIES
-from rarely_lab.reproduce.records import SHORT, Record, Store, check_engines, unpack
+from rarely_lab.reproduce.records import SHORT, Record, Store, check_engines, read_fitting
 from rarely_lab.reproduce.report.page import write_report
 from rarely_lab.reproduce.report.results import compare
 
@@ -93,7 +93,7 @@ def test_a_line_that_was_edited_is_refused_and_the_report_says_so(published, tmp
     write_report(tmp_path / "out", published=path)
     assert "edited.jsonl.gz/line 1" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     with pytest.raises(InvalidInput, match=r"line 1: .*Publish the records again"):
-        unpack(path, tmp_path / "out", {"cosine/code/fixed-B40"}, print)
+        read_fitting(path)
 
 
 def as_one_object(path):
@@ -156,20 +156,35 @@ def test_a_run_continues_from_published_records(published, folder, tmp_path):
     assert "0 records of" in CliRunner().invoke(app, command).output
 
 
-def test_unpacking_continues_and_overwrites_nothing(published, folder, tmp_path):
-    """A folder that has some of the records keeps them as they are, and gets the others of what is asked for."""
-    fixed = {"cosine/code/fixed-B40"}
+def test_unpacking_overwrites_nothing(published, folder, tmp_path):
+    """A folder that has some of the records keeps them as they are, and gets the others."""
+    mine, told = [one for one in read_fitting(published)[0] if one.configuration.id == "fixed-B40"], []
     own = Store(folder).path("cosine/code/fixed-B40/seed0")
     Store(tmp_path).write(next(record for record in Store(folder).find().records if record.id.endswith("B40/seed0")))
-    told = []
-    assert unpack(published, tmp_path, fixed, lambda done, of: told.append((done, of))) == 1
+    assert copy_records(mine, Store(tmp_path), lambda done, of: told.append((done, of))) == 1
     assert told == [(1, 1)]
     assert Store(tmp_path).path("cosine/code/fixed-B40/seed0").read_bytes() == own.read_bytes()
-    assert {record.id for record in read_records(tmp_path, Record).records} == {
-        f"cosine/code/fixed-B40/seed{i}" for i in (0, 1)
-    }
-    assert unpack(published, tmp_path, fixed, print) == 0
-    assert unpack(published, tmp_path, {"mushroom/paper/fixed-B40"}, print) == 0
+    assert copy_records(mine, Store(tmp_path), print) == 0
+
+
+def test_what_is_missing_is_listed_and_nothing_is_written(published, tmp_path):
+    command = ["reproduce", "cosine", "--runs", "3", "--rounds", "101", "--preset", "code", "--only", "fixed-B40"]
+    out = tmp_path / "out"
+    listed = CliRunner().invoke(app, [*command, "--from", str(published), "--list", "--out", str(out)])
+    assert listed.exit_code == 0
+    assert "cosine/code: fixed 1\n1 of 3 cells are to be played" in listed.output
+    assert not out.exists()
+    longer = CliRunner().invoke(app, [*command, "--rounds", "99", "--from", str(published), "--list"]).output
+    assert "3 of 3 cells are to be played" in longer
+
+
+def test_the_smallest_file_is_read_as_the_other(published, tmp_path):
+    pack(read_packed(published, Record).records, tmp_path / "records.jsonl.xz")
+    one, other = (read_packed(path, Record).records for path in (published, tmp_path / "records.jsonl.xz"))
+    assert [record.data for record in one] == [record.data for record in other]
+    (tmp_path / "records.jsonl.xz").write_bytes(published.read_bytes())
+    with pytest.raises(InvalidInput, match="is not a file of packed records"):
+        read_packed(tmp_path / "records.jsonl.xz", Record)
 
 
 def test_records_that_update_every_round_share_one_list(published):
@@ -178,11 +193,13 @@ def test_records_that_update_every_round_share_one_list(published):
     assert linear[0].data["updates"]["rounds"] is linear[1].data["updates"]["rounds"]
 
 
-def test_records_of_other_code_are_not_continued(published, tmp_path, monkeypatch):
+def test_records_of_other_code_are_left_out_and_played_again(published, tmp_path, monkeypatch):
     monkeypatch.setattr(Record, "fingerprint", classmethod(lambda cls, asked: "another"))
-    with pytest.raises(MixedRecords, match=r"reproduce/code in .* was made by code"):
-        unpack(published, tmp_path, {"cosine/code/fixed-B40"}, print)
-    assert not (tmp_path / "records").exists()
+    assert read_fitting(published) == ([], {"reproduce/code": 8, "reproduce/linucb": 2})
+    command = ["reproduce", "cosine", "--from", str(published), "--runs", "1", "--rounds", "101", "--preset", "code"]
+    played = CliRunner().invoke(app, [*command, "--only", "linucb-r1-b1", "--jobs", "1", "--out", str(tmp_path)])
+    assert "8 of reproduce/code are left out" in played.output
+    assert "1 cells to play" in played.output
 
 
 def test_an_engine_does_not_continue_what_another_began(folder, tmp_path):
@@ -276,9 +293,9 @@ def test_a_family_that_has_changed_is_said_to_be_of_the_release_that_made_it(som
     told = ["The 1 records of reproduce/default are made by 0.3: this version gives other numbers."]
     assert outdated(three) == told
     pack(three, tmp_path / "three.json.gz")
-    with pytest.raises(MixedRecords, match=r"reproduce/default in .* was made by code 0.3"):
-        unpack(tmp_path / "three.json.gz", tmp_path, {three[0].id.rpartition("/")[0]}, print)
-    assert unpack(tmp_path / "three.json.gz", tmp_path, {one.id.rpartition("/")[0] for one in three[1:]}, print) == 2
+    fitting, left_out = read_fitting(tmp_path / "three.json.gz")
+    assert left_out == {"reproduce/default": 1}
+    assert [one.id for one in fitting] == [one.id for one in three[1:]]
 
 
 def test_records_of_this_code_and_of_the_release_belong_together_while_the_numbers_are_the_same(some, tmp_path):

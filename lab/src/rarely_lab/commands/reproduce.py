@@ -19,10 +19,12 @@ from rarely.extend import PresetName
 from rarely.extend.checks import check_choice
 from rarely.runs.files import check_folder
 from rarely_lab.commands.progress import executor_of, play_cells, say_refused
+from rarely_lab.engine.cell import Executor
+from rarely_lab.engine.record import PACKED, copy_records, identity
 from rarely_lab.reproduce import catalogue
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.config import PRESETS
-from rarely_lab.reproduce.records import Store, check_engines, unpack
+from rarely_lab.reproduce.records import Record, Store, check_engines, read_fitting
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS
 from rarely_lab.reproduce.report.tables import WORDS, tally
 
@@ -31,9 +33,12 @@ if TYPE_CHECKING:
 
 PROBLEMS_HELP = (
     "cosine, quadratic, mushroom, magic (all four where none is named); second readings cosine-sd, quadratic-sd, "
-    "magic-m400; growth, one problem at five lengths; timed, the four for their processor times, beside runs of a GPU."
+    "magic-m400; growth, two problems at six lengths; timed, the four for their processor times, beside runs of a GPU; "
+    "all of these."
 )
-PRESETS_HELP = "A reading of the paper: paper, practical or code; may be repeated. All where none is named."
+PRESETS_HELP = (
+    "A reading of the paper: paper, practical or code; may be repeated. Those that are published where none is named."
+)
 Names = list[str] | None
 File = Path | None
 
@@ -41,7 +46,9 @@ File = Path | None
 @guarded
 def reproduce_command(
     problems: Annotated[Names, typer.Argument(help=PROBLEMS_HELP)] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 10,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each configuration; as many as are published if not given.")
+    ] = None,
     preset: Annotated[Names, typer.Option(help=PRESETS_HELP)] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds T of a run.")] = 2000,
     only: Annotated[Names, typer.Option(help="Configurations by name, such as 'fixed-*'; may be repeated.")] = None,
@@ -53,12 +60,13 @@ def reproduce_command(
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
     source: Annotated[
         File,
-        typer.Option("--from", help="Published records of the same code: those asked for are continued."),
+        typer.Option("--from", help="Published records: of those asked for, what this code would play alike is kept."),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Six policies on quadratic, 1000 rounds, 3 runs: a minute.")
     ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Say what has no record yet, and play nothing.")] = False,
     out: Annotated[Path, typer.Option(help="The folder for records, figures and the report.")] = Path("out"),
 ) -> None:
     """Play the paper's experiments and report on every claim.
@@ -68,10 +76,11 @@ def reproduce_command(
     **Examples**
 
     - `rarely reproduce --quick` — the idea in a minute: regret and updates of six policies
-    - `rarely reproduce` — everything: four problems, 10 runs, all presets; hours
+    - `rarely reproduce --runs 10` — four problems, all presets; hours
     - `rarely reproduce cosine --runs 3 --rounds 1000 --preset practical` — a quick look
     - `rarely reproduce magic --only 'adaptive-*' --only neuralucb --out magic` — some configurations
-    - `rarely reproduce --from records.json.gz --runs 100` — continue from published records
+    - `rarely reproduce all --from records.json.gz --list` — what is missing of all that is published
+    - `rarely reproduce all --from records.json.gz --engine gpu` — play it
     - `rarely reproduce --engine ray --address auto` — on a Ray cluster
     - `rarely reproduce --engine gpu --runs 100 --preset paper --preset practical` — a hundred runs in minutes
     """
@@ -83,11 +92,18 @@ def reproduce_command(
     executor = executor_of(engine, jobs, address)
     cells = catalogue.quick_cells() if quick else _cells(problems, preset, runs, rounds, only)
     say_loops()
+    if listed:
+        _say_missing(cells, [*Store(out).find().records, *(read_fitting(source)[0] if source else [])], executor)
+        return
     if source is not None:
         with Stages("reading published records") as stages:
+            records, left_out = read_fitting(source)
             asked = {cell.id.rpartition("/")[0] for cell in cells}  # with all of their runs: the report is the better
-            new = unpack(source, out, asked, partial(stages, "unpacking records"))
+            mine = [record for record in records if record.id.rpartition("/")[0] in asked]
+            new = copy_records(mine, Store(out), partial(stages, "unpacking records"))
         console.print(f"{new} records of {escape(str(source))} are new in {escape(str(out))}")
+        for family, count in left_out.items():
+            console.print(f"{count} of {family} are left out: this version gives other numbers, and plays them anew")
     if not quick:
         with Stages("reading records"):
             _check_engine(cells, out, gpu=engine == "gpu")
@@ -104,8 +120,22 @@ def _told(record: Any) -> str:
     return f"{label}, run {record.seed + 1}: lost {record.regret:.0f} of reward with {len(record.updates)} updates"
 
 
-def _cells(names: Names, preset: Names, runs: int, rounds: int, only: Names) -> list[Cell]:
-    groups = {"growth": catalogue.GROWTH, "timed": catalogue.TIMED}
+def _say_missing(cells: Sequence[Cell], records: Sequence[Record], executor: Executor) -> None:
+    """Print how many cells have no record that fits, by problem, reading and kind, and how long a process takes."""
+    fitting = {record.id: record.data["identity"] for record in records if record.fits}
+    missing = [cell for cell in cells if fitting.get(cell.id) != identity(cell.describe())]
+    work, lines = getattr(executor, "work", Cell.work), dict[str, dict[str, int]]()
+    for cell in missing:
+        kinds = lines.setdefault(f"{cell.problem.name}/{cell.reading}", {})
+        kinds[cell.configuration.kind] = kinds.get(cell.configuration.kind, 0) + 1
+    for name, kinds in lines.items():
+        console.print(f"{name}: {', '.join(f'{kind} {count}' for kind, count in kinds.items())}", markup=False)
+    hours = sum(map(work, missing)) / 3600
+    console.print(f"{len(missing)} of {len(cells)} cells are to be played, about {hours:.3g} hours of one process")
+
+
+def _cells(names: Names, preset: Names, runs: int | None, rounds: int, only: Names) -> list[Cell]:
+    groups = catalogue.GROUPS
     asked = [name for group in names or catalogue.PAPER for name in groups.get(group, (group,))]
     if unknown := [name for name in asked if name not in catalogue.PROBLEMS]:
         there = ", ".join([*catalogue.PROBLEMS, *groups])
@@ -115,9 +145,10 @@ def _cells(names: Names, preset: Names, runs: int, rounds: int, only: Names) -> 
     for name in preset or ():
         check_choice("--preset", name, PresetName)
     wanted = [catalogue.PROBLEMS[name] for name in dict.fromkeys(asked)]
-    presets = [name for name in PRESETS if name in (preset or PRESETS)]
-    cells = catalogue.plan_cells(wanted, presets, runs, rounds, only or ["*"])
+    chosen = [name for name in PRESETS if name in preset] if preset else None
+    cells = catalogue.plan_cells(wanted, chosen, runs, rounds, only or ["*"])
     if not cells:
+        presets = chosen or wanted[0].presets
         fitting = [c for c in catalogue.configurations(wanted[0]) if not c.linear and any(map(c.part_of, presets))]
         raise InvalidInput(
             f"no configuration of preset {' or '.join(presets)} is called {' or '.join(only or [])}; there are "
@@ -130,7 +161,7 @@ def _cells(names: Names, preset: Names, runs: int, rounds: int, only: Names) -> 
 def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
     """Raise MixedRecords before anything is played if an engine would continue what another began."""
     networks = [cell for cell in cells if not cell.configuration.same_everywhere]
-    planned = {(f"{c.problem.name}/{c.reading}", "gpu" if gpu and c.reading != "code" else "cpu") for c in networks}
+    planned = {(f"{c.problem.name}/{c.reading}", "gpu" if gpu and c.together[0] else "cpu") for c in networks}
     records = Store(out).find().records if networks else []
     on_record = [(r.series, r.engine) for r in records if not r.configuration.same_everywhere]
     check_engines([*on_record, *sorted(planned)])
@@ -138,11 +169,13 @@ def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
 
 @guarded
 def report_command(
-    folder: Annotated[Path, typer.Argument(help="A folder of reproduce, or published records, .json.gz.")] = Path(
+    folder: Annotated[Path, typer.Argument(help="A folder of reproduce, or published records, .gz or .xz.")] = Path(
         "out"
     ),
     markdown: Annotated[File, typer.Option(help="Also write claims and tables to this file.")] = None,
-    publish: Annotated[File, typer.Option(help="Also write the records, in a compact form, to this file.")] = None,
+    publish: Annotated[
+        File, typer.Option(help="Also write the records, in a compact form, to this file; .xz is the smallest.")
+    ] = None,
     csv: Annotated[File, typer.Option(help="Also write runs.csv and checks.csv into this folder.")] = None,
     few_updates: Annotated[File, typer.Option(help="Also write a page on what few updates cost to this file.")] = None,
     out: Annotated[File, typer.Option(help="The folder for the report of a file; by default one beside it.")] = None,
@@ -159,7 +192,7 @@ def report_command(
     - `rarely report records.json.gz --out published` — the report from that file
     - `rarely report records.json.gz --csv tables` — all runs and all checks as flat tables, too
     """
-    published = folder if folder.suffix == ".gz" else None
+    published = folder if folder.suffix in PACKED else None
     if published is None and out is not None:
         raise InvalidInput("--out is for a file of published records; the report of a folder is written into it.")
     if published is not None:

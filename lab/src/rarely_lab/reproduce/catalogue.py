@@ -12,7 +12,7 @@ from rarely.extend import PresetName
 from rarely.worlds import DATASETS, Cosine, Quadratic
 from rarely.worlds.synthetic import DEVIATION_READING
 from rarely_lab.reproduce.cells import Cell
-from rarely_lab.reproduce.config import PRESETS, Configuration, Kind, Problem
+from rarely_lab.reproduce.config import Configuration, Kind, Problem
 
 
 def growing(rounds: int) -> tuple[int, int]:
@@ -23,11 +23,16 @@ def growing(rounds: int) -> tuple[int, int]:
 GRID = (0.001, 0.01, 0.1, 1.0)  # the paper's values of LinUCB's λ and β; it reports the best of the 16 pairs
 FAIR = (1.0, 1.0)  # LinUCB's λ and β fixed beforehand: the plain choice, made without a look at any result
 
-_LENGTHS = (500, 1000, 2000, 4000, 8000)
-_COSINE = Problem("cosine", Cosine(), hidden=200, ridge=0.01, step_size=0.01, base="cosine")
+LENGTHS = (500, 1000, 2000, 4000, 8000, 16_000)
+SEQUENTIAL = 8000  # the longest T with NeuralUCB itself, whose 100 runs take a GPU some ten minutes there
+CODE_RUNS, DEFAULT_RUNS, LINEAR_RUNS = 30, 30, 300
+"""The most runs in preset code, which no GPU plays; of the default off the paper's four problems; and of LinUCB."""
+_GPU: tuple[PresetName, ...] = ("paper", "practical")
+_COSINE = Problem("cosine", Cosine(), hidden=200, ridge=0.01, step_size=0.01, base="cosine", runs=300)
 _QUADRATIC = Problem(
-    "quadratic", Quadratic(), ridge=0.01, beta=0.01, step_size=0.005, log_ratios=(20, 25, 30), base="quadratic"
-)
+    "quadratic", Quadratic(), ridge=0.01, beta=0.01, step_size=0.005, log_ratios=(20, 25, 30), base="quadratic",
+    runs=600,
+)  # fmt: skip
 _MUSHROOM = Problem("mushroom", DATASETS["mushroom"], batches=(40, 100, 250), log_ratios=(20, 30, 40), base="mushroom")
 _MAGIC = Problem("magic", DATASETS["magic"], log_ratios=(50, 60, 70), base="magic")
 _FOUR = (_COSINE, _QUADRATIC, _MUSHROOM, _MAGIC)
@@ -36,20 +41,27 @@ PROBLEMS = {
     for problem in (
         *_FOUR,
         # Where the text can be read in two ways, the other way.
-        replace(_COSINE, name="cosine-sd", source=Cosine(noise=DEVIATION_READING)),
-        replace(_QUADRATIC, name="quadratic-sd", source=Quadratic(noise=DEVIATION_READING)),
-        replace(_MAGIC, name="magic-m400", hidden=400),
+        replace(_COSINE, name="cosine-sd", source=Cosine(noise=DEVIATION_READING), runs=100, presets=_GPU),
+        replace(_QUADRATIC, name="quadratic-sd", source=Quadratic(noise=DEVIATION_READING), runs=100, presets=_GPU),
+        replace(_MAGIC, name="magic-m400", hidden=400, presets=_GPU),
         # The four once more, for their processor times where a GPU has played the runs.
-        *(replace(problem, name=f"{problem.name}-timed", timed=True) for problem in _FOUR),
-        # One problem at five lengths, with grids of log T and √T batches: how regret and versions grow with T.
-        *(replace(_QUADRATIC, name=f"quadratic-T{t}", base="", rounds=t, batches=growing(t)) for t in _LENGTHS),
+        *(replace(problem, name=f"{problem.name}-timed", timed=True, runs=30, presets=_GPU) for problem in _FOUR),
+        # Two problems at six lengths, with grids of log T and √T batches: how regret and versions grow with T.
+        *(
+            replace(problem, name=f"{problem.name}-T{t}", base="", rounds=t, batches=growing(t), runs=100, presets=_GPU)
+            for problem in (_QUADRATIC, _COSINE)
+            for t in LENGTHS
+        ),
     )
 }
 PAPER = tuple(problem.name for problem in _FOUR)
-"""The paper's four problems; the others are second readings of them, them timed, and one problem at five lengths."""
+"""The paper's four problems; the others are second readings of them, them timed, and two problems at six lengths."""
 TIMED = tuple(f"{name}-timed" for name in PAPER)
 SECOND_READINGS = ("cosine-sd", "quadratic-sd", "magic-m400")
-GROWTH = tuple(f"quadratic-T{length}" for length in _LENGTHS)
+GROWTH = {f"{name}-T{length}": name for name in ("quadratic", "cosine") for length in LENGTHS}
+"""The problems of one length, each with the problem that it lengthens."""
+GROUPS = {"growth": tuple(GROWTH), "timed": TIMED, "all": tuple(PROBLEMS)}
+"""Problems that may be asked for by one name."""
 QUICK = replace(_QUADRATIC, name="quadratic-quick", hidden=64, steps=100, base="")
 """The paper's quadratic problem with a smaller network and shorter trainings, so that a minute is enough."""
 QUICK_ROUNDS, QUICK_RUNS, _BATCHES = 1000, 3, 20
@@ -70,7 +82,8 @@ def configurations(problem: Problem) -> Iterator[Configuration]:
     kinds: tuple[Kind, ...] = () if own else ("linucb", "linucb-intercept")
     for kind, (ridge, beta) in itertools.product(kinds, [FAIR] if problem.timed else itertools.product(GRID, GRID)):
         yield Configuration(kind, ridge=ridge, beta=beta)
-    yield Configuration("neuralucb")
+    if not own or own <= SEQUENTIAL:
+        yield Configuration("neuralucb")
     yield from (Configuration("fixed", batches=b) for b in problem.batches)
     # With a length of its own it has no budget: how many versions there are is the question.
     budgets, defaults = ((own,), problem.batches[-1:]) if own else (problem.batches, problem.batches[:2])
@@ -79,25 +92,36 @@ def configurations(problem: Problem) -> Iterator[Configuration]:
         yield from (Configuration("default", batches=b) for b in defaults)
 
 
+def runs_of(problem: Problem, preset: PresetName, configuration: Configuration) -> int:
+    """Return how many runs are published: fixed before they are played, so that no verdict is looked at in between."""
+    if preset == "code":
+        return min(problem.runs, CODE_RUNS)
+    if configuration.kind == "default":
+        return min(problem.runs, 100 if problem.name in PAPER else DEFAULT_RUNS)
+    return min(problem.runs, LINEAR_RUNS) if configuration.linear else problem.runs
+
+
 def plan_cells(
     problems: Iterable[Problem],
-    presets: Iterable[PresetName] = PRESETS,
-    runs: int = 10,
+    presets: Iterable[PresetName] | None = None,
+    runs: int | None = None,
     rounds: int = 2000,
     patterns: Sequence[str] = ("*",),
 ) -> list[Cell]:
     """Return every cell asked for, run by run, so that an interruption leaves whole runs.
 
-    `patterns` picks configurations by name: `fixed-*`, say. A table has no more rounds than rows.
+    Presets and runs are those of the publication where none are given. `patterns` picks configurations by name:
+    `fixed-*`, say. A table has no more rounds than rows.
     """
-    cells = dict[str, Cell]()
-    for problem, seed, preset in itertools.product(problems, range(runs), presets):
-        for configuration in configurations(problem):
+    cells, asked = dict[str, Cell](), None if presets is None else (*presets,)
+    for problem in problems:
+        count = problem.rounds or min(rounds, problem.horizon or rounds)
+        for preset, configuration in itertools.product(asked or problem.presets, configurations(problem)):
             if configuration.part_of(preset) and any(fnmatchcase(configuration.id, pattern) for pattern in patterns):
                 reading = problem.view(preset) if configuration.linear else preset
-                count = problem.rounds or min(rounds, problem.horizon or rounds)
-                cell = Cell(problem, reading, configuration, seed, count)
-                cells.setdefault(cell.id, cell)
+                for seed in range(runs or runs_of(problem, preset, configuration)):
+                    cell = Cell(problem, reading, configuration, seed, count)
+                    cells.setdefault(cell.id, cell)
     return sorted(cells.values(), key=lambda cell: (cell.seed, -cell.work()))
 
 

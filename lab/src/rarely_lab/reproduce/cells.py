@@ -32,8 +32,8 @@ class Cell(Setup, runs.Cell):
         return kind if kind == "neuralucb" else "network", (self.problem.name, self.reading, self.rounds)
 
     def describe(self) -> dict[str, Any]:
-        # The world tells the source; B and log q are the configuration's, and T stands below.
-        others = ("source", "batches", "log_ratios", "rounds", "timed")
+        # The world tells the source; B and log q are the configuration's, and T stands below. The rest changes no run.
+        others = ("source", "batches", "log_ratios", "rounds", "timed", "runs", "presets")
         problem = {name: value for name, value in vars(self.problem).items() if name not in others}
         return {
             "problem": problem,

@@ -95,6 +95,9 @@ class Problem:
     """The length T, where it is the problem's own; None: as asked for."""
     timed: bool = False
     """Whether its runs are there for their processor time, and so never played in lockstep with others."""
+    runs: int = 100
+    """How many runs are published, at most, and in which presets: see `runs_of` of the catalogue."""
+    presets: tuple[PresetName, ...] = PRESETS
 
     @property
     def horizon(self) -> int | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -23,7 +23,7 @@ from rarely.extend import Array
 from rarely.runs.files import DIGEST, check_digest
 from rarely.runs.machine import describe, peak_memory
 from rarely_lab.engine.play import Played
-from rarely_lab.engine.record import FORMAT, MixedRecords, PolicyRecord, Stored, copy_records, identity, read_packed
+from rarely_lab.engine.record import FORMAT, MixedRecords, PolicyRecord, Stored, identity, read_packed
 from rarely_lab.engine.record import Store as AnyStore
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.golden import FAMILIES, family_of
@@ -140,6 +140,11 @@ class Record(PolicyRecord):
         return [cls(_expanded(kept, content)) for kept in content["records"]]
 
     @property
+    def fits(self) -> bool:
+        """Whether this code would give its numbers again."""
+        return self.numerics == self.fingerprint(self.asked)
+
+    @property
     def versions(self) -> int:
         """The number of versions that decided: one more than there were updates."""
         return len(self.updates) + 1
@@ -220,24 +225,13 @@ def codes_of(records: Sequence[Record]) -> str | dict[str, str]:
     return {Record.golden_family(record.asked): record.numerics for record in records}
 
 
-def unpack(path: Path, out: Path, configurations: Container[str], progress: Callable[[int, int], None]) -> int:
-    """Copy published records into a folder, to be continued there, and return how many were not there yet.
-
-    `configurations` are those whose runs are copied, as `mushroom/paper/fixed-B40`; `progress` receives how many
-    records of how many are copied. Raises MixedRecords, before anything is written, if a version of the code with
-    other numbers made some of them.
-    """
-    published = read_packed(path, Record)
-    if published.refused:
-        raise InvalidInput(f"{published.refused[0]} Publish the records again, with rarely report.")
-    records = [record for record in published.records if record.id.rpartition("/")[0] in configurations]
-    if others := [record for record in records if record.numerics != Record.fingerprint(record.asked)]:
-        family, code = Record.golden_family(others[0].asked), Record.fingerprint(others[0].asked)
-        raise MixedRecords(
-            f"{family} in {path} was made by code {others[0].made_by or others[0].code}, and this is {code}, whose "
-            "numbers differ. Continue it with the version that made it, or play all of it anew without --from."
-        )
-    return copy_records(records, Store(out), progress)
+def read_fitting(path: Path) -> tuple[list[Record], dict[str, int]]:
+    """Return the published records that this code would make again, and how many of which families it would not."""
+    found = read_packed(path, Record)
+    if found.refused:
+        raise InvalidInput(f"{found.refused[0]} Publish the records again, with rarely report.")
+    others = Counter(Record.golden_family(record.asked) for record in found.records if not record.fits)
+    return [record for record in found.records if record.fits], dict(others)
 
 
 def _expanded(kept: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ MAX_REPEATS, MIN_RUNS = 10, 10
 """How many times as many runs `runs_to_decide` considers, and how many it needs to say anything."""
 PRINTED_ROUNDS = 2000  # the paper's number of rounds T
 NO_RUNS = Sample((), 1.0)
-GROWTH_PROBLEM = "growth"  # what the claim about several lengths is judged on
+GROWTH_PROBLEM = "{}-growth"  # what the claims about several lengths of a problem are judged on
 
 
 @dataclass(frozen=True)
@@ -428,7 +428,7 @@ class Judged:
     @property
     def of_paper_length(self) -> bool:
         """Return whether the runs have the paper's T, or the lengths that the claim is about."""
-        return self.rounds == PRINTED_ROUNDS or self.problem == GROWTH_PROBLEM
+        return self.rounds == PRINTED_ROUNDS or self.problem.endswith(GROWTH_PROBLEM[2:])
 
     @property
     def tie(self) -> bool:

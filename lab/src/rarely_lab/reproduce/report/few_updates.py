@@ -22,12 +22,13 @@ from rarely.pages.svg import INK
 from rarely.runs.statistics import IntervalEstimate, ratios, ratios_of_means
 from rarely.theory import effective_dimension
 from rarely.worlds import World
-from rarely_lab.reproduce.catalogue import GROWTH, PROBLEMS
+from rarely_lab.reproduce.catalogue import PROBLEMS
 from rarely_lab.reproduce.report.claims import ESTIMANDS
 from rarely_lab.reproduce.report.figures import WIDTH
-from rarely_lab.reproduce.report.results import NEURAL, Comparison, Growth, by_preset, growth
+from rarely_lab.reproduce.report.results import NEURAL, Comparison, Growth, growth, lengthened
 from rarely_lab.reproduce.report.tables import WORDS, short
 
+ROOT, RULE = "fixed, B = √T", "adaptive, log q = 20"  # the schemes that the page's first sentence is about
 CONTEXTS = (500, 1000, 2000)  # numbers of contexts, T·K, of which d̃ is computed: its time grows with their cube
 Point = tuple[int, dict[str, IntervalEstimate]]
 
@@ -35,12 +36,12 @@ Point = tuple[int, dict[str, IntervalEstimate]]
 def costs(scheme: Growth, sequential: Growth) -> list[Point]:
     """Return at each T how much more regret a scheme has than NeuralUCB, by both estimands."""
     out = []
-    for rounds, series in scheme.series.items():
-        other = sequential.series[rounds]
+    for rounds in scheme.series.keys() & sequential.series.keys():
+        series, other = scheme.series[rounds], sequential.series[rounds]
         seeds = sorted(series.runs.keys() & other.runs.keys())
         pair = [[s.runs[seed].regret for seed in seeds] for s in (series, other)]
         out.append((rounds, {"mean": ratios_of_means(*pair).interval(), "typical": ratios(*pair).interval()}))
-    return out
+    return sorted(out, key=lambda point: point[0])
 
 
 @cache
@@ -67,19 +68,18 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
-def few_updates(comparisons: Sequence[Comparison]) -> dict[PresetName, list[Growth]]:
-    """Return the schemes that were played at several lengths in each preset, if NeuralUCB was among them."""
-    lasting = [c for c in comparisons if c.problem in GROWTH]
-    schemes = {preset: growth(mine) for preset, mine in by_preset(lasting).items()}
-    return {preset: of for preset, of in schemes.items() if any(one.kind == NEURAL for one in of)}
+def few_updates(comparisons: Sequence[Comparison]) -> dict[tuple[str, PresetName], list[Growth]]:
+    """Return the schemes that were played at several lengths by problem and preset, if NeuralUCB was among them."""
+    schemes = {one: growth(mine) for one, mine in lengthened(comparisons).items()}
+    return {one: of for one, of in schemes.items() if any(scheme.kind == NEURAL for scheme in of)}
 
 
 def figures_of_few(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]]:
-    """Return the figure of each preset by its name, as a function that draws it."""
-    return {f"few-updates-{preset}": partial(draw, of, preset) for preset, of in few_updates(comparisons).items()}
+    """Return the figure of each problem and preset by its name, as a function that draws it."""
+    return {f"few-updates-{'-'.join(one)}": partial(draw, of, *one) for one, of in few_updates(comparisons).items()}
 
 
-def draw(schemes: Sequence[Growth], preset: PresetName) -> Figure:
+def draw(schemes: Sequence[Growth], problem: str, preset: PresetName) -> Figure:
     """Draw regret over NeuralUCB's, and versions with √T, log₂ T and Theorem 2's B, against T."""
     figure = Figure(figsize=(WIDTH, 4.2))
     left, right = figure.subplots(1, 2)
@@ -89,10 +89,10 @@ def draw(schemes: Sequence[Growth], preset: PresetName) -> Figure:
         look["linestyle"] = DASHES[place % len(DASHES)]
         rounds, points = zip(*costs(scheme, sequential), strict=True)
         left.plot(rounds, [point["mean"].value for point in points], label=scheme.label, **look)
-        right.plot(rounds, [s.updates + 1 for s in scheme.series.values()], **look)
+        right.plot([*scheme.series], [s.updates + 1 for s in scheme.series.values()], **look)
     left.axhline(1, color=INK, lw=0.8)
-    lengths = np.array([*sequential.series], float)
-    own = dimensions("quadratic")
+    lengths = np.array(sorted({t for one in schemes for t in one.series}), float)
+    own = dimensions(problem)
     plan = own[-1][2] * (lengths / own[-1][0]) ** exponent([(t, b) for t, _, b in own])
     theory = {"T: NeuralUCB": lengths, "√T": np.sqrt(lengths), "log₂ T": np.log2(lengths), "B of Theorem 2": plan}
     at: dict[str, Any] = {"xytext": (-2, 2), "textcoords": "offset points", "ha": "right", "fontsize": 6}
@@ -105,7 +105,7 @@ def draw(schemes: Sequence[Growth], preset: PresetName) -> Figure:
         plain_numbers(axes.xaxis, axes.yaxis)
         axes.tick_params(labelsize=7)
         axes.title.set_fontsize(8)
-    figure.suptitle(f"quadratic, {preset}", fontsize=9.5)
+    figure.suptitle(f"{problem}, {preset}", fontsize=9.5)
     figure.legend(loc="outside lower center", ncols=2, fontsize=7, handlelength=3.4)
     return figure
 
@@ -114,26 +114,37 @@ def cost_table(schemes: Sequence[Growth]) -> Grid:
     """Return how much more regret than NeuralUCB each scheme has at each T, both ways, and how its versions grow."""
     sequential, body = next(one for one in schemes if one.kind == NEURAL), []
     for scheme in (one for one in schemes if one.kind != NEURAL):
-        points, grows = costs(scheme, sequential), f"{scheme.versions.interval().value:.3f}"
+        points, grows = dict(costs(scheme, sequential)), f"{scheme.versions.interval().value:.3f}"
         for estimand in ESTIMANDS:
-            cells = [short(each[estimand]) for _, each in points]
+            cells = [short(points[t][estimand]) if t in points else "—" for t in sequential.series]
             body.append([scheme.label, WORDS[estimand], *cells, grows if estimand == "mean" else ""])
     head = ["scheme", "regret ÷ NeuralUCB's, by", *(f"T = {t}" for t in sequential.series), "exponent of its versions"]
     return Grid(head, body, 2)
 
 
+def answers(comparisons: Sequence[Comparison]) -> list[tuple[str, dict[str, Any]]]:
+    """Return what the page says of each problem and preset, in numbers; those that were played in full."""
+    told = []
+    for (problem, preset), schemes in few_updates(comparisons).items():
+        by_label = {one.label: one for one in schemes}
+        if {ROOT, RULE} <= by_label.keys():
+            root, rule, sequential = by_label[ROOT], by_label[RULE], by_label["NeuralUCB"]
+            ratios = {name: [at["mean"].value for _, at in costs(one, sequential)] for name, one in by_label.items()}
+            versions = [one.updates + 1 for one in rule.series.values()]
+            numbers: dict[str, Any] = {"root": ratios[root.label], "rule": ratios[rule.label], "versions": versions}
+            numbers |= {"lengths": [*sequential.series], "all": [*rule.series], "of_rule": rule.versions}
+            told.append((f"{problem}, preset {preset}", numbers))
+    return told
+
+
 def render_few_updates(comparisons: Sequence[Comparison]) -> str:
-    """Return the page as Markdown, from the runs at several lengths in each preset."""
-    by_preset = few_updates(comparisons)
-    theory = {name: dimensions(name) for name in ("cosine", "quadratic")}
-    answers = {preset: {one.label: one for one in schemes} for preset, schemes in by_preset.items()}
+    """Return the page as Markdown, from the runs at several lengths of each problem in each preset."""
     return render(
         "rarely_lab.reproduce.report",
         "few-updates.md",
-        answers=answers,
-        tables={preset: cost_table(schemes) for preset, schemes in by_preset.items()},
-        ends=lambda scheme, of: [each[1]["mean"].value for each in costs(scheme, of)],
-        theory=theory,
+        answers=answers(comparisons),
+        tables={one: cost_table(schemes) for one, schemes in few_updates(comparisons).items()},
+        theory={name: dimensions(name) for name in ("cosine", "quadratic")},
         exponent=exponent,
         log2=math.log2,
     )

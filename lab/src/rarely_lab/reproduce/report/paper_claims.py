@@ -3,17 +3,19 @@
 A claim about LinUCB is judged with the LinUCB that the paper reports: no intercept, the best of 16 pairs chosen on the
 very runs reported. The same check with a fair pair, and with an intercept, is shown beside it and does not count.
 
-The theory is about growing T, which one T cannot show: the last claim compares the same problem at five lengths.
+The theory is about growing T, which one T cannot show: the last claims compare the same problem at six lengths.
 """
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rarely.worlds.datasets import DATASETS
-from rarely_lab.reproduce.catalogue import GROWTH, PAPER
+from rarely_lab.reproduce.catalogue import GROWTH, PAPER, SEQUENTIAL
 from rarely_lab.reproduce.report import claims
 from rarely_lab.reproduce.report.claims import (
     VERY_CLOSE,
@@ -25,7 +27,7 @@ from rarely_lab.reproduce.report.claims import (
     Measured,
     beside,
 )
-from rarely_lab.reproduce.report.results import BEST_LINEAR, NEURAL, SLACK, Comparison, by_preset, growth
+from rarely_lab.reproduce.report.results import BEST_LINEAR, NEURAL, SLACK, Comparison, by_preset, lengthened
 
 OTHER_LINEAR = ("linucb-fair", "linucb-intercept-best", "linucb-intercept-fair")
 TEN_TIMES = 10 / SLACK  # what "almost ten times less" needs
@@ -139,9 +141,9 @@ _EVERY = {
     )
     for name, words in _WORDS.items()
 }
-OVERALL, SCALING = _EVERY["overall-1"], _EVERY["theory-1"]
+OVERALL = _EVERY["overall-1"]
 CLAIMS = {base: [claim for name, claim in _EVERY.items() if name.startswith(f"{base}-")] for base in PAPER}
-"""Claims by the problem that they are about; `OVERALL` is about all of them, `SCALING` about the five lengths."""
+"""Claims by the problem that they are about; `OVERALL` is about all of them, those of `LASTING` about its lengths."""
 
 
 def judge(comparisons: Iterable[Comparison]) -> list[Judged]:
@@ -160,32 +162,67 @@ def _judge(comparisons: Sequence[Comparison], estimand: Estimand) -> list[Judged
         if own := [c for c in mine if c.base in CLAIMS and c.base == c.problem]:
             checks = [check for c in own for check in OVERALL.checks(ClaimChecker(c, estimand))]
             overall.append(judged(OVERALL, "all", own, checks))
-        if lengths := [c for c in mine if c.problem in GROWTH]:
-            scaling.append(judged(SCALING, claims.GROWTH_PROBLEM, lengths, growth_checks(lengths, estimand)))
+        for (base, _), lengths in lengthened(mine).items():
+            idle = next((c.idle for c in mine if c.problem == base), "")
+            for name, checks_of in LASTING.items():
+                problem, checks = claims.GROWTH_PROBLEM.format(base), _lasting(base, lengths, estimand, checks_of)
+                scaling.append(judged(_EVERY[name], problem, lengths, checks, idle))
     for c in comparisons:
         for claim in CLAIMS.get(c.base, ()):
             each.append(judged(claim, c.problem, [c], claim.checks(ClaimChecker(c, estimand)), c.idle))
     return overall + each + scaling
 
 
-def growth_checks(comparisons: Sequence[Comparison], estimand: Estimand) -> list[Check]:
-    """Check that the rule's regret is that of √T batches at every length, and that its versions grow slower than √T."""
-    if lacking := [name for name in GROWTH if name not in {c.problem for c in comparisons}]:
-        what = "regret and versions at five lengths"
+Lengths = list[ClaimChecker]  # one problem in one preset at several T, the shortest first
+
+
+def _lasting(
+    base: str, comparisons: Sequence[Comparison], estimand: Estimand, checks: Callable[[Lengths], list[Check]]
+) -> list[Check]:
+    """Return the checks of a claim about lengths, or where one was not played, that which cannot hold."""
+    played = {c.problem: c for c in comparisons}
+    if lacking := [name for name, of in GROWTH.items() if of == base and name not in played]:
+        what = "regret and versions at six lengths"
         return [Check(what, "all of them", (Measured(what, ""),), f"no runs of {', '.join(lacking)}")]
+    return checks([ClaimChecker(c, estimand) for c in sorted(comparisons, key=lambda c: c.rounds)])
+
+
+def _rule_against_root(lengths: Lengths) -> list[Check]:
+    """Check that the rule's regret is that of √T batches at every length, and that its versions grow slower than √T."""
     checks = []
-    for c in comparisons:
-        on = ClaimChecker(c, estimand)
+    for on in lengths:
         few, root = on.fixed
         checks += [on.at_most(SLACK, "regret", name, root) for name in on.adaptive]
         checks.append(beside(on.at_most(SLACK, "regret", few, root)))
-    for scheme in growth(comparisons):
-        if scheme.kind == "adaptive":
-            (short, first), *_, (long, last) = scheme.series.items()
-            slow, seeds = (long / short) ** (0.5 / SLACK), sorted(first.runs.keys() & last.runs.keys())
-            what = f"versions of {scheme.label} at T = {long} ÷ at T = {short}"
-            needs = f"below {slow:.3g}, an exponent of {0.5 / SLACK:g}"
-            sample = on.sample(*([s.runs[seed].versions for seed in seeds] for s in (last, first)))
-            of = ("versions", last.group, first.group, "")
-            checks.append(Check(what, needs, (Measured(what, needs, sample, high=slow, strict=True, of=of),)))
+    return checks + _versions(lengths, lambda short, long: (long / short) ** (0.5 / SLACK))
+
+
+def _versions(lengths: Lengths, most: Callable[[int, int], float]) -> list[Check]:
+    """Check that from the shortest T to the longest the rule's versions grow by less than a factor."""
+    checks, ends = [], (lengths[0], lengths[-1])
+    short, long = (on.comparison.rounds for on in ends)
+    for ratio in (c.log_ratio for c in lengths[0].adaptive.values()):
+        runs = [s for on in ends for s in on.comparison.of_kind("adaptive") if s.configuration.log_ratio == ratio]
+        what, needs = f"versions of adaptive, log q = {ratio:g} at T = {long} ÷ at T = {short}", most(short, long)
+        part = Measured(what, f"below {needs:.3g}", high=needs, strict=True)
+        if len(runs) == 2:
+            (first, last), seeds = runs, sorted(runs[0].runs.keys() & runs[1].runs.keys())
+            sample = lengths[0].sample(*([s.runs[seed].versions for seed in seeds] for s in (last, first)))
+            part = replace(part, sample=sample, of=("versions", last.group, first.group, ""))
+        checks.append(Check(what, part.needs, (part,)))
     return checks
+
+
+def _costs_nothing(lengths: Lengths, names: Callable[[ClaimChecker], Iterable[str]]) -> list[Check]:
+    """Check that at every T that NeuralUCB is played at, regret is at most a tenth more than its own."""
+    sequential = [on for on in lengths if on.comparison.rounds <= SEQUENTIAL]
+    return [on.at_most(1 + claims.ALIKE, "regret", name, NEURAL) for on in sequential for name in names(on)]
+
+
+LASTING: dict[str, Callable[[Lengths], list[Check]]] = {
+    "theory-1": _rule_against_root,
+    "few-1": lambda lengths: _costs_nothing(lengths, lambda on: on.adaptive),
+    "few-2": lambda lengths: _costs_nothing(lengths, lambda on: [*on.fixed][1:]),
+    "few-3": lambda lengths: _versions(lengths, lambda short, long: SLACK * math.log(long) / math.log(short)),
+}
+"""The checks of the claims about several lengths."""

@@ -23,7 +23,7 @@ from rarely.extend import Array, PresetName
 from rarely.runs.statistics import IntervalEstimate, Sample, mean, ratios_of_means, share
 from rarely.worlds import World
 from rarely.worlds.datasets import Dataset
-from rarely_lab.reproduce.catalogue import FAIR, PROBLEMS, TIMED, growing
+from rarely_lab.reproduce.catalogue import FAIR, GROWTH, PROBLEMS, TIMED, growing
 from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely_lab.reproduce.records import Record
 
@@ -251,6 +251,15 @@ class Growth:
     regret: Sample  # the exponent a of regret ∝ Tᵃ
     versions: Sample  # the exponent of the number of versions
     per_log: Sample  # versions for each unit of log T
+
+
+def lengthened(comparisons: Iterable[Comparison]) -> dict[tuple[str, PresetName], list[Comparison]]:
+    """Return what was played at several lengths, by the problem that they lengthen and the preset."""
+    groups: dict[tuple[str, PresetName], list[Comparison]] = {}
+    for c in comparisons:
+        if c.problem in GROWTH:
+            groups.setdefault((GROWTH[c.problem], c.preset), []).append(c)
+    return groups
 
 
 def growth(comparisons: Iterable[Comparison]) -> list[Growth]:

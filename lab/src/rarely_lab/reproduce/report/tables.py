@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from rarely.extend import PresetName
 from rarely.pages.grid import Grid
 from rarely.runs.statistics import CONFIDENCE, IntervalEstimate, ratios, ratios_of_means
-from rarely_lab.reproduce.catalogue import GROWTH, PAPER
+from rarely_lab.reproduce.catalogue import PAPER
 from rarely_lab.reproduce.config import PRESETS, Kind
 from rarely_lab.reproduce.report.claims import ESTIMANDS, HELD, Decided, Estimand, Judged, Verdict
-from rarely_lab.reproduce.report.results import NEURAL, Comparison, Series, by_preset, growth
+from rarely_lab.reproduce.report.results import NEURAL, Comparison, Series, by_preset, growth, lengthened
 
 WITH_INTERCEPT = "LinUCB + 1, best"
 FEW: dict[Kind, str] = {"fixed": "on a fixed grid", "adaptive": "by the determinant rule"}
@@ -88,9 +88,9 @@ def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
 
 
 def growing(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
-    """Return for each preset with several lengths the exponents of every scheme, and its versions at each T."""
+    """Return by problem and preset with several lengths the exponents of every scheme, and its versions at each T."""
     out: dict[str, Grid] = {}
-    for preset, mine in by_preset(c for c in comparisons if c.problem in GROWTH).items():
+    for (problem, preset), mine in lengthened(comparisons).items():
         schemes = growth(mine)
         times = sorted({t for scheme in schemes for t in scheme.series})
         body = []
@@ -99,7 +99,11 @@ def growing(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
             counts = [f"{one.series[t].updates + 1:.0f}" if t in one.series else "—" for t in times]
             body.append([one.label, str(one.regret.runs), *fits, *counts])
         head = ["scheme", "runs", "a of regret ∝ Tᵃ", "b of versions ∝ Tᵇ", "versions for each unit of log T"]
-        out |= {preset: Grid([*head, *(f"versions, T = {t}" for t in times)], body, numbers=1)} if body else {}
+        out |= (
+            {f"{problem}, preset {preset}": Grid([*head, *(f"versions, T = {t}" for t in times)], body, numbers=1)}
+            if body
+            else {}
+        )
     return out
 
 
