@@ -20,8 +20,8 @@ run: $(VENV)/.lab                  ## six policies on the quadratic problem, in 
 
 # Ten runs of everything: many hours on two cores. Stop it at any moment; the same command goes on.
 reproduce: $(VENV)/.lab            ## the paper's experiments in full: out/full/report.html, docs/records.json.gz
-	$(BIN)/rarely reproduce cosine quadratic mushroom magic cosine-sd quadratic-sd magic-m400 --out out/full
-	$(BIN)/rarely reproduce growth --preset practical --out out/full
+	$(BIN)/rarely reproduce cosine quadratic mushroom magic cosine-sd quadratic-sd magic-m400 --runs 10 --out out/full
+	$(BIN)/rarely reproduce growth --preset practical --runs 10 --out out/full
 	$(BIN)/rarely report out/full --publish docs/records.json.gz --markdown out/full/results.md
 
 lint: $(VENV)/.installed           ## lint, types, arrows

@@ -10,7 +10,7 @@ from rarely.worlds import Quadratic
 from rarely_lab.compare.cells import Comparison
 from rarely_lab.engine.cell import LocalExecutor, play_cell, run_cells
 from rarely_lab.gpu import executor as engine
-from rarely_lab.reproduce.catalogue import plan_cells
+from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
 from rarely_lab.reproduce.config import Problem
 from rarely_lab.reproduce.records import Store
 
@@ -43,6 +43,18 @@ def test_a_comparison_plays_what_chooses_by_evidence_together(monkeypatch):
     assert sorted(len(part.cells) for part in parts) == [1, 1, 1, 1, 2, 2, 2, 2]
     assert {cell.policy for part in parts for cell in part.cells} == {"default", "neuralts@fixed"}
     assert all(len({(cell.problem, cell.policy) for cell in part.cells}) == 1 for part in parts)
+
+
+def test_long_runs_are_played_in_pieces_that_a_command_of_ten_minutes_can_end():
+    cells = plan_cells([PROBLEMS[f"cosine-T{t}"] for t in (500, 8000, 16_000)], ["practical"], runs=100)
+    parts = engine.parted(cells)
+    most = {(part.kind, part.cells[0].rounds): len(part.cells) for part in reversed(parts)}
+    assert most["neuralucb", 500] == most["network", 500] / 5 == 100
+    assert (most["neuralucb", 8000], most["network", 8000], most["evidence", 16_000]) == (25, 93, 1)
+    for part in parts:
+        share = 8 if part.networks else 1
+        assert len(part.cells) == 1 or sum(map(engine.seconds_of, part.cells)) / share <= engine.PIECE
+    assert sum(len(part.cells) for part in parts) == len(cells)
 
 
 def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):

@@ -108,16 +108,24 @@ def peak_memory() -> int:
 
 def side_by_side(work: Callable[[Item], Done], items: Sequence[Item], jobs: int) -> Iterator[Done]:
     """Yield the work on each item as it ends, each in a process with one BLAS thread. Needs loky."""
+    yield from in_pools(work, [(items, jobs)])
+
+
+def in_pools(work: Callable[[Item], Done], pools: Sequence[tuple[Sequence[Item], int]]) -> Iterator[Done]:
+    """Yield the same where some items have processes of their own: each pool has its items and its number of those."""
     from loky import ProcessPoolExecutor
 
-    executor = ProcessPoolExecutor(
-        max_workers=min(jobs, len(items)), env=ONE_THREAD, initializer=end_with, initargs=(os.getpid(),)
-    )
+    executors, futures = [], []
     try:
-        for future in as_completed([executor.submit(work, item) for item in items]):
+        for items, jobs in pools:
+            most, settings = min(jobs, len(items)), {"env": ONE_THREAD, "initializer": end_with}
+            executors.append(ProcessPoolExecutor(max_workers=most, initargs=(os.getpid(),), **settings))
+            futures += [executors[-1].submit(work, item) for item in items]
+        for future in as_completed(futures):
             yield future.result()
     finally:
-        executor.shutdown(kill_workers=True)
+        for executor in executors:
+            executor.shutdown(kill_workers=True)
 
 
 def end_with(parent: int) -> None:

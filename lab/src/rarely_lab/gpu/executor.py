@@ -21,20 +21,23 @@ from typing import Any, cast
 
 from rarely.errors import RarelyError
 from rarely.extend.provisional import forwarded
-from rarely.runs.machine import side_by_side
+from rarely.runs.machine import in_pools
 from rarely.worlds import Rounds
 from rarely_lab.engine import cell as runs
 from rarely_lab.engine.play import Played, Stopwatch
 from rarely_lab.reproduce.cells import Cell
 from rarely_lab.reproduce.records import Record, content_of
 
-SPARE = 0.1
-"""The share of the GPU's memory that the replicas of one process may fill: four of them have networks at a time."""
-EVIDENCE = 25  # cells of policies by evidence that one process plays at once; of networks it plays all
+NETWORKS, SPARE = 2, 0.35
+"""How many processes play networks at a time, and the share of the GPU's memory that the replicas of each may fill: a
+few hundred replicas fill the GPU, and those of a long run its memory."""
+EVIDENCE = 25  # cells of policies by evidence that one process plays at once
+PIECE = 150.0  # seconds of a part, about: what is lost where a command is stopped
 SECONDS = {"neuralucb": 1.5e-3, "network": 1e-6, "evidence": 9e-5}
 """Of one of 16 processes that share an H200, by the round of a cell; of networks and evidence by the round and update.
 
-Evidence is measured, before L⁻¹ was kept; networks are four times what they took alone.
+Evidence is measured, before L⁻¹ was kept; networks are those of T ≤ 2000, in eight times as long as the two that play
+them need. Longer ones read a Z whose size is T²: measured at T = 4000 and 8000, eight replicas at a time.
 """
 
 
@@ -57,6 +60,10 @@ class Part:
     kind: str  # what plays them: "neuralucb", "network", "evidence", or "" for one cell on a processor
     cells: Sequence[Any]
 
+    @property
+    def networks(self) -> bool:
+        return self.kind in ("neuralucb", "network")
+
 
 @dataclass(frozen=True)
 class GpuExecutor:
@@ -74,8 +81,10 @@ class GpuExecutor:
         # Fewer, larger blocks of memory: processes that share a GPU would otherwise wait for what others have kept.
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
         parts = sorted(parted(cells), key=lambda part: -sum(map(self.work, part.cells)))
+        networks, others = ([part for part in parts if part.networks is here] for here in (True, False))
+        pools = [(networks, NETWORKS), (others, max(1, self.jobs - NETWORKS) if networks else self.jobs)]
         try:
-            for results, told in side_by_side(partial(play_part, device=self.device), parts, self.jobs):
+            for results, told in in_pools(partial(play_part, device=self.device), [pool for pool in pools if pool[0]]):
                 for sentence in told:
                     self.say(sentence)
                 yield from results
@@ -88,11 +97,16 @@ class GpuExecutor:
 
     def work(self, cell: Any) -> float:
         """Predict the seconds of a process that a cell takes here, as its share of those that are played at once."""
-        kind = cell.together[0]
-        if not kind:
-            return float(cell.work())
-        updates = cell.updates if kind in ("network", "evidence") else 1
-        return float(SECONDS[kind] * cell.rounds * updates)
+        return seconds_of(cell)
+
+
+def seconds_of(cell: Any) -> float:
+    """Predict what `GpuExecutor.work` says."""
+    kind, longer = cell.together[0], max(1.0, cell.rounds / 2000)
+    if not kind:
+        return float(cell.work())
+    updates = 1 if kind == "neuralucb" else cell.updates
+    return float(SECONDS[kind] * cell.rounds * updates * longer ** {"neuralucb": 1, "network": 2}.get(kind, 0))
 
 
 def parted(cells: Sequence[runs.Cell]) -> list[Part]:
@@ -103,7 +117,9 @@ def parted(cells: Sequence[runs.Cell]) -> list[Part]:
     for (kind, _), group in groups.items():
         if kind:
             group.sort(key=lambda cell: -cell.updates)  # those that are trained as often wait less for each other
+        each = seconds_of(group[0]) / (8 if Part(kind, group).networks else 1)
         most = {"": 1, "evidence": EVIDENCE}.get(kind, len(group))
+        most = max(1, min(most, int(PIECE / each)))
         parts += [Part(kind, group[start : start + most]) for start in range(0, len(group), most)]
     return parts
 
