@@ -279,6 +279,23 @@ def test_persons_are_found_by_user_and_keep_no_arm(make):
     assert study.replay().equal
 
 
+def test_a_user_keeps_the_arm_that_came_after_one_that_was_erased(make):
+    study = make(LinUCB(dim=2, schedule=OnDemand(), seed=0).under(shares=Shares(sticky=4)))
+    best = np.eye(3)[:, :, None] * [1.0, 1.0] - 0.1  # the first, second and third arm
+    ask = lambda round, arm, user: study.ask(best[arm], id=f"visit-{round}", user=user)  # noqa: E731
+    study.ask(best[0], id="visit-0", user="ann")
+    for round, arm in enumerate([1, 2, 2, 2, 2], 1):  # in round 6 she gets another arm
+        ask(round, arm, "ann")
+    study.erase("visit-0", **SIGNED)
+    assert [each.limits for each in study.decisions()] == ["", *["sticky"] * 4, ""]
+    assert ask(6, 0, "ann").index == 2
+    assert study.decision("visit-6").limits == "sticky"
+    study.tell("visit-6", 1.0)
+    assert study.update() == "version"
+    assert np.isfinite(study.policy(1).updates[-1].chosen)
+    assert study.replay().equal
+
+
 @pytest.mark.parametrize("given", [{}, {"shares": Shares(caps={0: 1000})}])
 def test_prices_are_not_solved_on_their_contexts_again(make, given):
     study = make(LinUCB(dim=2, schedule=FixedGrid(1000, 9), seed=0).under(Ceiling(500.0), **given))

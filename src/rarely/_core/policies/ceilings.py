@@ -478,7 +478,9 @@ def within_limits(
         if costs is not None and offered.any():
             why += f" ({max(ledger.left, 0.0):g} is left, and the cheapest takes {costs[offered].min():g})"
         raise CeilingReached(f"no arm may be shown in round {t}: {why} left none. Offer one that is free.")
-    if (kept := ledger.user_arm(user, t, present)) is not None:
+    script: Any = rule if hasattr(rule, "instead") else None
+    kept = ledger.user_arm(user, t, present)
+    if kept is not None and (script is None or script.next == kept):  # else the round in which it was drawn was erased
         present &= np.arange(arms) == kept
         reasons.append("sticky")
     elif user is not None and shares.holdout and shares.holds_out(user):
@@ -486,8 +488,7 @@ def within_limits(
         reasons.append("holdout")
     else:
         rule = shares.rule(rule, arms)
-    script: Any = state.current.rule
-    if hasattr(script, "instead"):  # a record that is followed has its arms already, and takes as many numbers for them
+    if script is not None:  # a record that is followed has its arms already, and takes as many numbers for them
         script.draws, rule = rule.draws, script
     if rule is not state.current.rule:
         state = changed(state, current=changed(state.current, rule=rule))

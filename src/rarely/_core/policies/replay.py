@@ -42,6 +42,11 @@ class Script(ChoiceRule):
         out[np.arange(len(out)), self.take(len(out))] = 1.0
         return out
 
+    @property
+    def next(self) -> int:
+        """The arm of the next round."""
+        return int(self.arms[self.done])
+
     def take(self, rounds: int) -> IntArray:
         """Return the arms of the next rounds."""
         self.done += rounds
