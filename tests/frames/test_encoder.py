@@ -146,6 +146,18 @@ def test_dates_as_text_are_dates_unless_one_says_otherwise():
     named = FrameEncoder.fit({"day": days}, kinds={"day": "category"})
     assert named({"day": "2031-05-17"}).tolist() == [1, 0, 0, 0]
     assert len(FrameEncoder.fit({"day": ["2031-05-17", "2031-05"]}).names) == 3
+    numbered = FrameEncoder.fit({"order": ["2031-05-17-03", "2031-05-17-04", "2031-05-18-01"]})
+    assert numbered.columns[0].kind == "category"
+
+
+@pytest.mark.parametrize("odd", ["", "0000-00-00", "2031-02-29"])
+def test_a_text_that_keeps_a_column_from_being_dates_is_named(odd):
+    days = ["2031-05-17", odd, "2031-05-19", None]
+    with pytest.warns(ContextsWarning, match=f"column 'day'.*{odd!r} is none, so it is a category. Give None"):
+        assert FrameEncoder.fit({"day": days}).columns[0].kind == "category"
+    dates = FrameEncoder.fit({"day": [None if day == odd else day for day in days]})
+    with pytest.raises(InvalidContexts, match="or None; row 0 has"):
+        dates({"day": odd})
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ class Column:
         if not stated:
             rule = f"column {name!r} of the sample must have a value; all are gaps"
             raise InvalidContexts(f"{rule}. Give ignore=[{name!r}].")
-        kind = _kind_of(values, max_categories) if kind is None else kind
+        kind = _kind_of(name, values, max_categories) if kind is None else kind
         check_choice(f"the kind of {name!r}", kind, ColumnKind)
         if kind == "hash" and len(stated) == len({*map(key_of, stated)}):
             event = f"column {name!r}: all {len(stated)} values differ, as ids do, which say nothing about new rows."
@@ -338,14 +338,20 @@ def plain_of(value: Any) -> Any:
     return value
 
 
-def _kind_of(values: Values, max_categories: int) -> ColumnKind:
+def _kind_of(name: str, values: Values, max_categories: int) -> ColumnKind:
     if isinstance(values, np.ndarray):
         return "date" if values.dtype.kind == "M" else "number"
     row, value = next((row, value) for row, value in enumerate(values) if not is_gap(value))
     if isinstance(value, str):
         texts = {key for key in map(key_of, values) if key is not None}
-        if all(map(_is_day, texts)):
+        others = [text for text in texts if not _is_day(text)]
+        if not others:
             return "date"
+        if 2 * len(others) < len(texts):
+            event = (
+                f"column {name!r}: text is a date if all of it is; {shown(min(others))} is none, so it is a category"
+            )
+            warnings.warn(f"{event}. Give None for a date that is not known.", ContextsWarning, stacklevel=6)
         return "hash" if len(texts) > max_categories else "category"
     if isinstance(value, dt.date | np.datetime64):
         return "date"
@@ -354,13 +360,15 @@ def _kind_of(values: Values, max_categories: int) -> ColumnKind:
 
 
 def _is_day(text: str) -> bool:
-    """Return whether a text is a date as files have them; 20310517 may as well be a number.
+    """Return whether a text is a date as files have them; 20310517 may as well be a number, and 2031-05-17-03 an id.
 
-    >>> [_is_day(text) for text in ("2031-05-17", "2031-05-17T08:30:00+02:00", "2031-05", "2031-13-01", "20310517")]
-    [True, True, False, False, False]
+    >>> [_is_day(text) for text in ("2031-05-17", "2031-05-17T08:30:00+02:00")]
+    [True, True]
+    >>> [_is_day(text) for text in ("2031-05", "2031-13-01", "20310517", "2031-05-17-03")]
+    [False, False, False, False]
     """
     try:
-        return re.match(r"\d{4}-\d\d-\d\d", text) is not None and bool(dt.datetime.fromisoformat(text))
+        return bool(re.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:.*)?", text) and dt.datetime.fromisoformat(text))
     except ValueError:
         return False
 
@@ -442,4 +450,4 @@ def _date(row: int, value: Any) -> Any:
         return value.replace(tzinfo=None)
     if is_gap(value) or isinstance(value, dt.date | np.datetime64):
         return None if is_gap(value) else value
-    raise WrongValue(row, value, "a date, a date with a time, or either as a text like 2031-05-17")
+    raise WrongValue(row, value, "a date, a date with a time, either as a text like 2031-05-17, or None")
