@@ -1,6 +1,7 @@
 """Ceilings, floors, caps, holdouts and sticky arms: kept, on record, and the same after a file."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from rarely import (
     Worth,
 )
 from rarely._core import native
-from rarely.errors import CeilingReached, InvalidInput, InvalidReward, InvalidWorth
+from rarely.errors import CeilingReached, InvalidInput, InvalidReward, InvalidWorth, ScheduleWarning
 from rarely.extend.provisional import LiveCopy, VersionFunction
 
 D, K = 2, 3
@@ -364,3 +365,22 @@ def test_deciders_that_do_not_know_of_each_other_are_refused():
     for kind in (LiveCopy, VersionFunction.of):
         with pytest.raises(InvalidInput, match="fleets and campaigns cannot keep to a ceiling"):
             kind(policy)
+
+
+@pytest.mark.parametrize("policy", [LinUCB, LinTS])
+def test_a_ceiling_below_what_every_arm_takes_is_said_once(policy):
+    def play(total, costs):
+        kept = policy(1, FixedGrid(60, 4), seed=0).under(Ceiling(total))
+        for _ in range(30):
+            kept.observe(kept.select([[1.0], [2.0]], worth=Worth(spends=costs)), 1.0)
+            if kept.due:
+                kept.update()
+
+    match = r"3[0-9] is left for 58 rounds, and no arm of the latest 2 takes less than 1, so it lasts for 3[0-9] rounds"
+    with pytest.warns(ScheduleWarning, match=match) as said:
+        play(40.0, [1.0, 2.0])
+    assert len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play(61.0, [1.0, 1.0])
+        play(10.0, [0.0, 1.0])

@@ -135,7 +135,7 @@ class RoundingWarning(UserWarning):
 
 
 class ScheduleWarning(UserWarning):
-    """A schedule that cannot serve its horizon: its budget is spent early, or its trigger does not fire."""
+    """A schedule or a ceiling that cannot serve its horizon: it is spent early, or the trigger does not fire."""
 
 
 class NothingToLearnWarning(UserWarning):

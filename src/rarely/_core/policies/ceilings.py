@@ -12,6 +12,7 @@ arm whose cost no longer fits is not shown. A `Ledger` is a value, which every r
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -25,6 +26,7 @@ from rarely._core.errors import (
     InvalidInput,
     InvalidReward,
     InvalidWorth,
+    ScheduleWarning,
     as_number,
     check_choice,
     check_whole,
@@ -576,7 +578,23 @@ def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:
             low, top = (middle, top) if found[middle] > rate else (low, middle)
     prices = np.array(sorted(found))
     curve = np.array([prices, np.minimum.accumulate([found[price] for price in prices])])
+    if not hasattr(state.current.rule, "instead"):  # rounds of a record are past
+        _warn_of_shortage(ledger, state.history.rounds + 1)
     return changed(state, ledger=replace(ledger, curve=curve, solved=state.history.rounds))
+
+
+def _warn_of_shortage(ledger: Ledger, round: int) -> None:
+    """Warn where no arm of the latest rounds is as cheap as each round that is left may be, unless that was known."""
+    left, rate, rounds = ledger.left, ledger.rate(round), ledger.rounds_left(round)
+    least = min(float(each.spends[each.present].min()) for each in ledger.recent)
+    if rounds > 0 and least > rate * (1 + 1e-6) and ledger.curve[1, -1] <= rate:
+        warnings.warn(
+            f"the ceiling is spent early: {max(left, 0.0):g} is left for {rounds} rounds, and no arm of the latest "
+            f"{ledger.used} takes less than {least:g}, so it lasts for {max(left, 0.0) / least:.0f} rounds at most; "
+            "then `select` raises CeilingReached. Offer an arm that takes less, or raise the total.",
+            ScheduleWarning,
+            stacklevel=3,
+        )
 
 
 def _scored(state: PolicyState, ledger: Ledger) -> list[ScoredArms]:
