@@ -1,10 +1,10 @@
 """The scales of a board, from records of all that was played on it: the best mean regret known on each problem, which
 is 0, and that of uniform play, which is 1.
 
-python benchmarks/board.py FOLDER              # the lines of [v1.scales] in lab/src/rarely_lab/compare/boards.toml
+python benchmarks/board.py FOLDER              # the lines of [v2.scales] in lab/src/rarely_lab/compare/boards.toml
 python benchmarks/board.py FOLDER --seeds 5    # from as many whole seeds, where the board has not all of them yet
 
-FOLDER is one of `rarely compare --board v1`, or a file of packed records. A mean counts if its policy has that many
+FOLDER is one of `rarely compare --board v2`, or a file of packed records. A mean counts if its policy has that many
 seeds, by default all of the board; of every budget, for the best known may have few updates, and of LinUCB's pairs,
 though a leaderboard shows the best of them alone. A problem without such a mean is named, and the exit code is 1.
 Written once, when a board is released.
@@ -36,7 +36,7 @@ def scales(results: Results, board: dict, seeds: int) -> dict[str, list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    parser.add_argument("--board", default="v1", choices=list(BOARDS))
+    parser.add_argument("--board", default="v2", choices=list(BOARDS))
     parser.add_argument("--seeds", type=int)
     asked = parser.parse_args()
     board = BOARDS[asked.board]

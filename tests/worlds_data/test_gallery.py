@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from rarely import BatchNeuralUCB, FixedGrid, Paced
+from rarely.worlds import EVERYDAY, find_world
 from rarely.worlds.gallery import GALLERY, ConstantArms, InUnits, Wheel
 
-everyone = pytest.mark.parametrize("name", GALLERY)
+everyone = pytest.mark.parametrize("name", [*GALLERY, *EVERYDAY])
 
 
 @everyone
 def test_a_round_derives_from_seed_and_round_alone(name):
-    world = GALLERY[name]
+    world = find_world(name)
     whole, part = world.rounds(seed=3, count=40), world.rounds(seed=3, count=10, first=21)
     np.testing.assert_array_equal(whole.contexts[20:30], part.contexts)
     np.testing.assert_array_equal(whole.means[20:30], part.means)
@@ -26,10 +27,33 @@ def test_a_round_derives_from_seed_and_round_alone(name):
 
 @everyone
 def test_arms_differ_and_worlds_describe_themselves(name):
-    rounds = GALLERY[name].rounds(seed=0, count=200)
+    world = find_world(name)
+    rounds = world.rounds(seed=0, count=200)
     uniform = rounds.means.max(axis=1) - rounds.means.mean(axis=1)
     assert uniform.mean() > 0
-    assert json.loads(json.dumps(GALLERY[name].describe()))["world"] == type(GALLERY[name]).__name__
+    assert json.loads(json.dumps(world.describe()))["world"] == type(world).__name__
+
+
+@pytest.mark.parametrize("name", EVERYDAY)
+def test_rewards_of_everyday_worlds_have_the_means_that_they_say(name):
+    """And what is worth knowing is more than which arm is best on average."""
+    rounds = EVERYDAY[name].rounds(seed=3, count=4000)
+    luck = (rounds.rewards - rounds.means).mean(axis=1)
+    assert abs(luck.mean()) < 4 * luck.std() / np.sqrt(len(luck))
+    best_arm = rounds.means.max(axis=1).sum() - rounds.means.sum(axis=0).max()
+    assert best_arm > 0.1 * (rounds.means.max(axis=1) - rounds.means.mean(axis=1)).sum()
+
+
+def test_everyday_rewards_are_of_the_kind_that_they_are_named_for():
+    drawn = {name: EVERYDAY[name].rounds(seed=1, count=300) for name in EVERYDAY}
+    whole = {name: np.allclose(each.rewards, each.rewards.round(), atol=1e-9) for name, each in drawn.items()}
+    assert {name for name, one in whole.items() if one} == {"clicks", "ranking", "calls"}
+    assert set(np.unique(drawn["clicks"].rewards.round())) == {0.0, 1.0}
+    assert set(np.unique(drawn["ranking"].rewards.round())) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert (drawn["payments"].rewards == 0).mean() > 0.4
+    assert (drawn["words"].contexts == 0).mean() > 0.9
+    rows = drawn["sensors"].contexts[:, 0, 0]
+    assert np.corrcoef(rows[1:], rows[:-1])[0, 1] > 0.8
 
 
 def test_one_needle_pays():

@@ -9,22 +9,24 @@ from typer.testing import CliRunner
 from comparison_records import record
 from rarely._cli import app
 from rarely._core.errors import InvalidInput
+from rarely.worlds import EVERYDAY
 from rarely_lab.commands import compare
 from rarely_lab.compare import leaderboard
-from rarely_lab.compare.page import render_markdown
+from rarely_lab.compare.page import ranking, render_markdown
 from rarely_lab.compare.policies import POLICIES
 from rarely_lab.compare.problems import find_problem
 from rarely_lab.compare.records import Store
-from rarely_lab.compare.scores import BOARDS, Results, tuned_on
+from rarely_lab.compare.scores import BOARDS, Results, over_bases, tuned_on
 
-V1 = BOARDS["v1"]
+V1, V2 = BOARDS["v1"], BOARDS["v2"]
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "board.py"
 
 
 @pytest.fixture
 def no_scales(monkeypatch):
-    """Let the board be one that is not released yet."""
-    monkeypatch.setitem(V1, "scales", {})
+    """Let no board be released yet."""
+    for board in (V1, V2):
+        monkeypatch.setitem(board, "scales", {})
 
 
 def test_v1_is_what_was_released():
@@ -34,6 +36,45 @@ def test_v1_is_what_was_released():
     assert set(V1["policies"]) <= set(POLICIES)
     for name in ("cosine", "quadratic", "needle", "wheel", "two-sided", "heavy-tails"):
         assert find_problem(name).length(V1["rounds"]) == 2000
+
+
+def test_v2_has_ten_base_worlds_of_which_nothing_is_known():
+    bases = {name.partition("+")[0] for name in V2["untuned"]}
+    assert bases == set(EVERYDAY)
+    assert len(bases) >= 8
+    assert set(V2["tuned"]) == set(V1["tuned"])  # where a default was tuned stays known
+    assert not bases & {name.partition("+")[0] for name in (*V1["untuned"], *V1["tuned"])}
+    assert set(V2["policies"]) <= set(POLICIES)
+    assert {*range(V2["first_seed"], V2["first_seed"] + V2["seeds"])}.isdisjoint(range(V1["first_seed"] + 1000))
+    assert all(find_problem(name).length(V2["rounds"]) == 2000 for name in V2["untuned"])
+
+
+def test_a_retired_board_is_called_so(monkeypatch):
+    monkeypatch.setitem(V1, "scales", {"needle": [20.0, 200.0]})
+    monkeypatch.setitem(V2, "scales", {"needle": [10.0, 200.0]})
+    records = played("needle", {5: 30, None: 10})
+    assert Results(records).scales["needle"].best == "board v2"  # the newest, of seeds that no board has
+    assert "retired" not in render_markdown(records, leaderboard(records))
+    mine = [record("needle", "a", 5, V1["first_seed"] + s, 30.0, rounds=2000) for s in (0, 1)]
+    assert Results(mine).scales["needle"].best == "board v1"
+    assert "Board v1 is retired" in render_markdown(mine, leaderboard(mine))
+    assert "board v1, retired: budgets" in CliRunner().invoke(app, ["compare", "--list"]).output
+
+
+def test_a_variant_counts_with_its_base():
+    areas = over_bases({"a": 0.1, "a+drift": 0.3, "a+delay": 0.2, "b": 0.4})
+    assert (areas.value, areas.runs) == (pytest.approx(0.3), 2)
+    assert over_bases({}) is None
+
+
+def test_eight_base_worlds_get_an_interval_and_fewer_none(no_scales):
+    def shown(count):
+        records = [one for name in V2["untuned"][:count] for one in played(name, {5: 30 + len(name), None: 10})]
+        grid = ranking(leaderboard(records))
+        return dict(zip(grid.head, grid.body[0], strict=True))["untuned"]
+
+    assert "[" not in shown(7)
+    assert "[" in shown(8)
 
 
 def test_a_board_asks_for_all_of_it_and_for_a_policy_of_ones_own():
@@ -51,7 +92,7 @@ def test_a_board_asks_for_all_of_it_and_for_a_policy_of_ones_own():
 
 @pytest.mark.parametrize("more", [["needle"], ["--rounds", "99"], ["--seeds", "3"], ["--quick"]])
 def test_what_a_board_fixes_cannot_be_given(more, tmp_path):
-    result = CliRunner().invoke(app, ["compare", "--board", "v1", *more, "--out", str(tmp_path / "x")])
+    result = CliRunner().invoke(app, ["compare", "--board", "v2", *more, "--out", str(tmp_path / "x")])
     assert result.exit_code == 1
     assert "--board fixes problems, seeds and T" in result.output
     assert not (tmp_path / "x").exists()
@@ -104,7 +145,7 @@ def test_a_variant_is_tuned_on_where_its_base_was(problem, tuned):
 def test_the_area_over_problems_without_tuning_has_a_column_of_its_own(no_scales):
     records = [*played("needle", {5: 30, None: 10}), *played("two-sided", {5: 50, None: 10})]
     row = leaderboard(records).rows[0]
-    assert row.untuned == pytest.approx((50.5 - 10.5) / 89.5)
+    assert row.untuned.value == pytest.approx((50.5 - 10.5) / 89.5)
     assert row.area.value == pytest.approx((40.5 - 10.5) / 89.5)
     assert "| untuned |" in render_markdown(records, leaderboard(records))
     assert "untuned" not in render_markdown(records[:4], leaderboard(records[:4]))
@@ -154,7 +195,7 @@ def test_the_zeros_are_the_best_means_with_all_seeds():
 def test_problems_that_are_not_complete_are_named_and_the_exit_code_is_1(tmp_path, monkeypatch, capsys):
     for one in [*played("needle", {5: 8}), *played("wheel", {5: 9}, rounds=300)]:
         Store(tmp_path).write(one)
-    monkeypatch.setattr("sys.argv", ["board.py", str(tmp_path), "--seeds", "2"])
+    monkeypatch.setattr("sys.argv", ["board.py", str(tmp_path), "--seeds", "2", "--board", "v1"])
     with pytest.raises(SystemExit) as exit:
         runpy.run_path(str(SCRIPT), run_name="__main__")
     assert str(exit.value.code).startswith(

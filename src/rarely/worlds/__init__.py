@@ -2,6 +2,7 @@
 
 from rarely.worlds.by_name import WORLD_SETS, find_world
 from rarely.worlds.datasets import DATASETS, Dataset, DataUnavailable
+from rarely.worlds.everyday import EVERYDAY
 from rarely.worlds.gallery import GALLERY, PLAIN_ARMS
 from rarely.worlds.protocol import Rounds, World
 from rarely.worlds.recommender import Day, Recommender
@@ -9,6 +10,6 @@ from rarely.worlds.synthetic import Cosine, Quadratic
 from rarely.worlds.table import Table, TableWorld
 
 __all__ = [
-    "DATASETS", "GALLERY", "PLAIN_ARMS", "WORLD_SETS", "Cosine", "DataUnavailable", "Dataset", "Day", "Quadratic",
-    "Recommender", "Rounds", "Table", "TableWorld", "World", "find_world",
+    "DATASETS", "EVERYDAY", "GALLERY", "PLAIN_ARMS", "WORLD_SETS", "Cosine", "DataUnavailable", "Dataset", "Day",
+    "Quadratic", "Recommender", "Rounds", "Table", "TableWorld", "World", "find_world",
 ]  # fmt: skip

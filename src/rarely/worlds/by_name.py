@@ -3,6 +3,7 @@
     cosine quadratic mushroom magic      the paper's four
     needle wheel …                       the gallery; wheel-0.95 is the wheel with δ = 0.95
     router-cut router-regression         three models that answer prompts
+    model-router clicks …                everyday: worlds like problems of users
     gaussian-3 ten-coins …               plain arms: bandits without contexts
     digits wine breast_cancer iris       tables of scikit-learn, where it is installed
     shuttle covertype adult              tables of Riquelme et al. (2018)
@@ -22,6 +23,7 @@ from importlib import import_module
 from rarely.extend.checks import InvalidInput, shown
 from rarely.logs.tables import finite_number
 from rarely.worlds.datasets import DATASETS
+from rarely.worlds.everyday import EVERYDAY
 from rarely.worlds.gallery import GALLERY, PLAIN_ARMS, Router, Wheel
 from rarely.worlds.protocol import World
 from rarely.worlds.synthetic import Cosine, Quadratic
@@ -30,13 +32,15 @@ from rarely.worlds.table import Table, TableWorld, own_table, sklearn_table
 WORLD_SETS: dict[str, tuple[str, ...]] = {
     "paper": ("cosine", "quadratic", "mushroom", "magic"),
     "gallery": tuple(GALLERY),
+    "everyday": tuple(EVERYDAY),
     "plain": tuple(PLAIN_ARMS),
     "sklearn": ("digits", "wine", "breast_cancer", "iris"),
     "showdown": ("shuttle", "covertype", "adult"),
 }
 """Names by the set to which they belong."""
 _ROUTERS: dict[str, World] = {"router-cut": Router("price cut"), "router-regression": Router("regression")}
-_MADE: dict[str, World] = {"cosine": Cosine(), "quadratic": Quadratic(), **GALLERY, **PLAIN_ARMS, **_ROUTERS}
+_PAPER: dict[str, World] = {"cosine": Cosine(), "quadratic": Quadratic()}
+_MADE: dict[str, World] = _PAPER | GALLERY | EVERYDAY | PLAIN_ARMS | _ROUTERS
 
 
 @cache

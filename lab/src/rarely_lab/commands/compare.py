@@ -48,7 +48,7 @@ def compare_command(
         Literal["local", "gpu"],
         typer.Option(help="Where runs are played; gpu plays many runs of the policies by evidence at once."),
     ] = "local",
-    board: Annotated[str | None, typer.Option(help="A board, v1: it fixes problems, budgets, seeds and T.")] = None,
+    board: Annotated[str | None, typer.Option(help="A board, v2: it fixes problems, budgets, seeds and T.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List problems, policies and boards; play nothing.")] = False,
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
@@ -69,7 +69,7 @@ def compare_command(
     - `rarely compare paper gallery --budgets 5,20,100 --out board` — some problems and budgets
     - `rarely compare cosine+drift mine.csv --policy default --policy mine=my_module:make` — a policy of your own
     - `rarely compare steps=mine:Steps --policy default --policy linucb` — a world of your own
-    - `rarely compare --board v1 --policy mine=my_module:make --pack mine.jsonl.gz` — enter a policy of your own
+    - `rarely compare --board v2 --policy mine=my_module:make --pack mine.jsonl.gz` — enter a policy of your own
     - `rarely compare --merge theirs --merge ours --out both` — one leaderboard from several folders
     - `rarely compare --merge board --out board` — write its page again
     """
@@ -119,7 +119,9 @@ def _list() -> None:
     console.print("each also with +drift or +delay; wheel-0.5, file.csv, and your own as NAME=module:World")
     console.print(f"policies: {', '.join(POLICIES)}; and your own as NAME=module:factory")
     for name, board in BOARDS.items():
-        console.print(f"board {name}: budgets {board['budgets']}, T = {board['rounds']}, {board['seeds']} seeds")
+        retired = ", retired" if board.get("retired") else ""
+        sizes = f"budgets {board['budgets']}, T = {board['rounds']}, {board['seeds']} seeds"
+        console.print(f"board {name}{retired}: {sizes}")
 
 
 def _board(name: str, policies: list[str] | None, budgets: str | None = None) -> Comparison:

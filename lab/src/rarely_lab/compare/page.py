@@ -33,6 +33,7 @@ LINE_MARKERS = ("o", "s", "^", "D", "v")
 PANEL = (3.7, 2.8)  # width and height of a figure that stands beside others, in inches
 DODGE = 1.03  # the factor between the places of two policies with one budget, so that intervals do not hide one another
 BEYOND = 1.5  # the factor by which an axis is longer than the means need. Intervals may continue beyond it.
+FEWEST_BASES = 8  # base worlds whose mean gets an interval
 NONE = "—"
 
 
@@ -160,8 +161,8 @@ def ranking(board: Leaderboard, made_by: Mapping[str, str] = MappingProxyType({}
     for place, row in enumerate(board.rows, 1):
         scores = [_signed(score.value, 2) if (score := row.scores.get(b)) else NONE for b in budgets]
         won = [f"{row.wins} / {row.ties} / {row.losses}", f"{row.seconds:.2g}"]
-        half = NONE if row.untuned is None else _signed(row.untuned, 2)
-        areas = [interval(row.area), *(half for _ in untuned)]
+        half = row.untuned.value if row.untuned and row.untuned.runs < FEWEST_BASES else None
+        areas = [interval(row.area), *(interval(row.untuned) if half is None else _signed(half, 2) for _ in untuned)]
         release = made_by.get("linucb" if row.policy == HINDSIGHT else row.policy)
         name = f"{row.policy} (made by {release})" if release else row.policy
         body.append([f"{place}. {name}" if board.ranked else name, *areas, *scores, *won, str(row.problems)])

@@ -25,6 +25,7 @@ import numpy as np
 from rarely.errors import InvalidInput
 from rarely.extend import Array, ContextMap, ContextScale, IntArray
 from rarely.worlds import WORLD_SETS, Rounds, TableWorld, World, find_world
+from rarely.worlds.everyday import OneRow
 from rarely.worlds.gallery import Wheel
 
 FAMILIES = (*WORLD_SETS, "own", "drift", "delay")  # sets and variants in the order in which they are shown
@@ -158,7 +159,7 @@ class Problem:
     @property
     def blocks(self) -> bool:
         """Whether arms are blocks of one row."""
-        return isinstance(self.world, TableWorld | Wheel)
+        return isinstance(self.world, TableWorld | Wheel | OneRow)
 
     def length(self, rounds: int) -> int:
         """Return how many rounds can be played if `rounds` are asked for: at most a table's rows."""

@@ -6,7 +6,8 @@
     n    normalised regret (R − S)/(U − S): 0 is the best that is known, 1 is uniform play
 
 A policy's score with a budget B is the mean over problems of its mean n. The area under its frontier is the mean of n
-over log B, by trapezoids over the finite budgets. Intervals are over problems. A problem on which U − S is less than a
+over log B, by trapezoids over the finite budgets. Means and intervals are over base worlds: a problem and its variants
+count as one. A problem on which U − S is less than a
 tenth of U is shown but not averaged: there hardly anything can be learned, and n is mostly noise.
 
 The line `linucb-hindsight` is not a policy: on each problem with each budget it is the best of LinUCB's pairs (λ, β) on
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,7 +77,7 @@ class Row:
     policy: str
     area: IntervalEstimate
     """Mean normalised regret over log B."""
-    untuned: float | None
+    untuned: IntervalEstimate | None
     """The same over the problems on which no default of this library was tuned; None if they are not among these."""
     scores: dict[int | None, IntervalEstimate]
     """Normalised regret with each budget."""
@@ -87,7 +88,7 @@ class Row:
     seconds: float
     """Processor seconds for 1000 rounds, in the mean over problems and finite budgets, on one machine."""
     problems: int
-    """Problems on which it was played with every budget."""
+    """Problems on which it was played with every budget, variants included."""
 
 
 class Results:
@@ -164,14 +165,29 @@ class Results:
         means = {policy: self.regret(problem, policy, batches).value for policy in counts if counts[policy] == most}
         here = (runs for (name, _, _), runs in self._runs.items() if name == problem)
         one = float(np.mean([*{seed: record.uniform for runs in here for seed, record in runs.items()}.values()]))
-        for name, board in BOARDS.items() if self.family[problem] != "own" else ():
-            if self.rounds[problem] == board["rounds"] and problem in board["scales"]:
-                zero, one = board["scales"][problem]
-                return Scale(zero, one, f"board {name}", None)
+        if self.family[problem] != "own" and (name := self._board(problem)):
+            zero, one = BOARDS[name]["scales"][problem]
+            return Scale(zero, one, f"board {name}", None)
         if not means:
             return Scale(one, one, "none", batches)
         best = min(means, key=lambda policy: means[policy])
         return Scale(means[best], one, best, batches)
+
+    def _board(self, problem: str) -> str:
+        """Return the board whose scales count: the one with these seeds, or else the newest; "" if none has them."""
+        seeds = {seed for (name, _, _), runs in self._runs.items() if name == problem for seed in runs}
+        having = (
+            (not seeds.isdisjoint(range(board["first_seed"], board["first_seed"] + board["seeds"])), place, name)
+            for place, (name, board) in enumerate(BOARDS.items())
+            if self.rounds[problem] == board["rounds"] and problem in board["scales"]
+        )
+        return max(having, default=(False, 0, ""))[2]
+
+    @property
+    def retired(self) -> str:
+        """The retired boards whose scales are in use."""
+        names = {scale.best.removeprefix("board ") for scale in self.scales.values() if scale.on_record}
+        return " and ".join(sorted(name for name in names if BOARDS[name].get("retired")))
 
     @cached_property
     def scaled(self) -> list[str]:
@@ -263,24 +279,36 @@ def tuned_on(problem: str, family: str) -> bool | None:
     return None
 
 
+def over_bases(values: dict[str, float]) -> IntervalEstimate | None:
+    """Return the mean of numbers of problems with its interval, where a problem and its variants count as one.
+
+    >>> over_bases({"cosine": 0.1, "cosine+drift": 0.3, "wheel": 0.4}).value
+    0.3
+    """
+    bases: dict[str, list[float]] = {}
+    for problem, value in values.items():
+        bases.setdefault(problem.partition("+")[0], []).append(value)
+    return mean([float(np.mean(own)) for own in bases.values()]) if bases else None
+
+
 def _row(results: Results, policy: str) -> Row | None:
     areas = {problem: area for problem in results.scaled if (area := results.area(problem, policy)) is not None}
     if not areas:
         return None
     problems = list(areas)
-    untuned = [area for problem, area in areas.items() if tuned_on(problem, results.family[problem]) is False]
+    untuned = {name: area for name, area in areas.items() if tuned_on(name, results.family[name]) is False}
     scores = {}
     for batches in results.budgets():
-        values = [value for problem in problems if (value := results.normalised(problem, policy, batches)) is not None]
-        if values:
-            scores[batches] = mean(values)
+        each = {problem: results.normalised(problem, policy, batches) for problem in problems}
+        if score := over_bases({problem: value for problem, value in each.items() if value is not None}):
+            scores[batches] = score
     wins, ties, losses = _counts(results, policy, problems)
     played = (results.runs(problem, policy, batches) for problem in problems for batches in results.finite(problem))
     finite = [record for runs in played for record in runs.values()]
     there = [record for record in finite if record.machine == results.machine] or finite
     seconds = float(np.mean([1000 * record.seconds / record.rounds for record in there]))
-    half = float(np.mean(untuned)) if untuned else None
-    return Row(policy, mean([*areas.values()]), half, scores, wins, ties, losses, seconds, len(problems))
+    whole, half = cast(IntervalEstimate, over_bases(areas)), over_bases(untuned)
+    return Row(policy, whole, half, scores, wins, ties, losses, seconds, len(problems))
 
 
 def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int, int, int]:
