@@ -176,6 +176,7 @@ def test_a_real_browser_shows_the_page(folder, tmp_path, width):
       contents: getComputedStyle(document.querySelector('nav.contents')).position,
       folded: getComputedStyle(document.querySelector('details.contents')).display,
       rows: document.querySelectorAll('table.claims tbody tr').length,
+      tall: document.documentElement.scrollHeight, board: document.querySelector('table.claims').offsetHeight,
       asked: performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length}; })()"""
     seen = probe(tmp_path, (folder / "report.html").read_text(), script, width)
     assert max(seen["wide"], seen["widest"]) <= width  # nothing sticks out sideways
@@ -183,6 +184,9 @@ def test_a_real_browser_shows_the_page(folder, tmp_path, width):
     assert not seen["moved"]  # but never the verdicts
     assert seen["figures"] == seen["all"] == 14
     assert seen["rows"] == 1 + 6 + 8
+    # Of some forty claims and ten figures, a phone shows 15 000 pixels at most: evidence is folded.
+    assert seen["board"] < 300 * seen["rows"]
+    assert seen["tall"] - seen["board"] < 4500
     assert seen["asked"] == 0  # nothing was asked of a network
     # The contents stay in sight at a desk, and are folded above the page on a phone.
     assert (seen["contents"], seen["folded"]) == (("sticky", "none") if width == 1280 else ("static", "block"))

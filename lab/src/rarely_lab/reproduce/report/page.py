@@ -146,10 +146,14 @@ def render_page(
     """Return the report as one HTML file; `warnings` are about the records."""
     plain = [c for c in comparisons if c.problem not in GROWTH]
     problems = [(name, list(group)) for name, group in groupby(plain, key=lambda c: c.problem)]
+    wide = [name for name in pictures if name.startswith(("frontier-", "few-"))]
+    # One of each kind is enough at first: of preset practical, if it was played.
+    kinds = ([name for name in wide if name.startswith(kind)] for kind in ("frontier-", "few-"))
+    first = [next((name for name in of if name.endswith("-practical")), of[0]) for of in kinds if of]
     own, second = ([j for j in judged if j.second_reading is again] for again in (False, True))
     rows, second_rows = tables.claims(own), tables.claims(second)
     contents = [*([("claims", "The claims")] if judged else []), ("run", "What was run")]
-    contents += [(f"p-{name}", name) for name, _ in problems]
+    contents += [("problems", "Every configuration")]
     contents += [("deviations", "Deviations"), ("evidence", "Evidence")] if judged else []
     return render(
         "rarely_lab.reproduce.report",
@@ -157,7 +161,8 @@ def render_page(
         contents=contents,
         sentences=tables.sentences(judged, comparisons) if judged else [],
         warnings=[*_shortfalls(plain), *warnings],
-        overview=[_figure(pictures, name) for name in pictures if name.startswith(("frontier-", "few-"))],
+        overview=[_figure(pictures, name) for name in first],
+        more=[_figure(pictures, name) for name in wide if name not in first],
         what_was_run=tables.what_was_run(comparisons),
         provenance=describe_records(records, "one configuration on one run each"),
         overhead=overhead(records),

@@ -173,6 +173,14 @@ def lines(by: Verdicts) -> list[tuple[Judged, str, str]]:
     return [(one, f"{WORDS[e]}: {marks[e]}", behind(one)) for e, one in by.items()]
 
 
+def decisive(one: Judged) -> str:
+    """Return the decisive number alone, and what is asked of it; its name and the rest is what `behind` says."""
+    if one.decisive is None:
+        return "no check applies" if one.checks else "not run"
+    needs = (one.decisive.part or one.decisive.check.parts[0]).needs.partition(";")[0]
+    return number(one.decisive).partition(" (")[0] + (f", asked {needs}" if needs else "")
+
+
 def mark(one: Judged) -> str:
     """Return the verdict in a word, with T if it is not the paper's; a figure is called a figure."""
     word = "figure" if one.claim.kind == "figure" else MARKS[one.verdict]
