@@ -19,7 +19,7 @@ Rewards that arrived after the last update count too if their rounds came before
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,9 +77,7 @@ class Sample:
         places = log.observed
         if not len(places):
             raise InvalidLog(f"an estimate needs at least one round with a reward; the log has {len(log)} without.")
-        theirs = log
-        if isinstance(target, FramePolicy):
-            target, theirs = target.policy, by_tables(target.tables, log)
+        target, theirs = on_its_contexts(target, log)
         arms, chances, logging, weights = compared(log, target, theirs, places)
         with np.errstate(over="ignore"):
             squares = np.divide(np.square(chances), logging, out=np.zeros_like(chances), where=logging != 0).sum(axis=1)
@@ -115,14 +113,8 @@ def compared(
     """
     arms, chances = log.arms[places], read_target(target, theirs, places)
     logging = probabilities_of(log, places)
-    unseen = np.argwhere((chances > NEGLIGIBLE) & (logging == 0))
-    if len(unseen):
-        i, arm = unseen[0]
-        raise NotIdentified(
-            "the log must have been able to choose whatever the target would; in round "
-            f"{log.rounds[places[i]]} the target chooses arm {arm} with probability {chances[i, arm]}, the log "
-            "with 0. Log with an exploration, such as Mixture(0.05), or judge a target that stays within its arms."
-        )
+    advice = "judge a target that stays within its arms"
+    check_able(chances, logging != 0, lambda row: f"round {log.rounds[places[row]]}", advice)
     each = np.arange(len(places))
     with np.errstate(over="ignore"):
         weights = chances[each, arms] / logging[each, arms]
@@ -134,6 +126,16 @@ def compared(
             f"round {log.rounds[places[i]]} is {logging[i, arms[i]]}. Correct it, or leave the round out."
         )
     return arms, chances, logging, weights
+
+
+def check_able(chances: Array, able: BoolArray, name: Callable[[int], str], advice: str) -> None:
+    """Raise NotIdentified if a target chooses an arm that the log was not `able` to choose; `name` is a row's name."""
+    for row, arm in np.argwhere((chances > NEGLIGIBLE) & ~able)[:1].tolist():
+        raise NotIdentified(
+            f"the log must have been able to choose whatever the target would; in {name(row)} the target chooses arm "
+            f"{arm} with probability {chances[row, arm]:.4g}, the log with 0 or nobody knows which. Log with an "
+            f"exploration, such as Mixture(0.05), or {advice}."
+        )
 
 
 def read_target(target: Target, log: DecisionLog, places: IntArray, present: BoolArray | None = None) -> Array:
@@ -167,6 +169,11 @@ def read_target(target: Target, log: DecisionLog, places: IntArray, present: Boo
             f"round {log.rounds[wrong[0]]} are {chances[wrong[0]].tolist()}.{partial}"
         )
     return np.asarray(chances[places])
+
+
+def on_its_contexts(target: Target, log: DecisionLog) -> tuple[Target, DecisionLog]:
+    """Return a target without its tables, and the log with the contexts that it decides on."""
+    return (target.policy, by_tables(target.tables, log)) if isinstance(target, FramePolicy) else (target, log)
 
 
 def by_tables(tables: FrameTables, log: DecisionLog) -> DecisionLog:

@@ -26,12 +26,11 @@ import numpy as np
 from rarely.extend import Array, IntArray, Policy
 from rarely.extend.checks import check_choice
 from rarely.extend.provisional import sample_arms
-from rarely.frames.policy import FramePolicy
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog
 from rarely.offpolicy.estimates import Estimate, note_on_weights
 from rarely.offpolicy.intervals import deviations, effective, normal
-from rarely.offpolicy.sample import NEGLIGIBLE, NotIdentified, Target, by_tables, compared, read_target
+from rarely.offpolicy.sample import NotIdentified, Target, check_able, compared, on_its_contexts, read_target
 
 SlateModel = Literal["whole", "cascade", "independent"]
 DRAWN = 16  # slates that a target draws for each on record, for its probabilities in a slot whatever stands above
@@ -71,9 +70,7 @@ def slates(log: DecisionLog, target: Target, *, model: SlateModel = "cascade", l
     if log.slates is None:
         raise InvalidLog("the log has no slates; record decisions of select(contexts, slots=…), or give slates=.")
     places, starts = _slots(log)
-    theirs = log
-    if isinstance(target, FramePolicy):
-        target, theirs = target.policy, by_tables(target.tables, log)
+    target, theirs = on_its_contexts(target, log)
     if model == "independent" and _in_turn(log, places, starts):
         weights = _weights_alone(log, target, theirs, places, starts)
     else:
@@ -125,15 +122,9 @@ def _weights_alone(log: DecisionLog, target: Any, theirs: DecisionLog, places: I
         chances = read_target(target, log, places, present)
         if np.array_equal(chances, logging, equal_nan=True):  # the old rule, whatever its slots would have alone
             return np.ones(len(places))
-    unseen = np.argwhere((chances > NEGLIGIBLE) & ~((spared > 0) & ((logging > 0) | above)))
-    if len(unseen):
-        i, arm = unseen[0]
-        raise NotIdentified(
-            "the log must have been able to choose whatever the target would, and its probabilities of all arms be "
-            f"known; in slot {slot[i] + 1} of the slate of round {log.rounds[places[first[i]]]} the target chooses arm "
-            f"{arm} with probability {chances[i, arm]:.4g}, the log with 0 or nobody knows which. Log with an "
-            "exploration, such as Mixture(0.05), or take model='cascade'."
-        )
+    able = (spared > 0) & ((logging > 0) | above)
+    name = "slot {} of the slate of round {}".format
+    check_able(chances, able, lambda i: name(slot[i] + 1, log.rounds[places[first[i]]]), "take model='cascade'")
     return np.asarray(chances[each, arms] / (logging[each, arms] * spared[each, arms]))
 
 
