@@ -225,8 +225,7 @@ def prune_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> str:
     """Drop old decisions and rewards, but not those that the version in use needs; their last hash stays."""
-    moment = int(before) if before.isdecimal() else before
-    done = study.prune(moment, actor=actor, reason=reason, dry_run=dry_run)
+    done = study.prune(before, actor=actor, reason=reason, dry_run=dry_run)
     if done.limit:
         error_console.print(escape(done.limit))
     what = f"{done.events} decisions and rewards up to event {done.last}, about {done.bytes / 1e6:.1f} MB"

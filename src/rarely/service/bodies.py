@@ -28,6 +28,7 @@ from starlette.responses import Response
 
 from rarely.errors import InvalidInput, RarelyError
 from rarely.study import Answer, PublishedVersion, Receipt, errors
+from rarely.study.decision import are_numbers
 from rarely.study.settings import parse_json
 
 MAX_ERRORS = 3  # validation errors that an answer lists
@@ -52,21 +53,22 @@ Numbers = Annotated[list[FiniteFloat], Field(max_length=MAX_FEATURES)]
 def _form(contexts: Any) -> str:
     """Return which form of contexts is meant, so that errors are reported for that form only."""
     if isinstance(contexts, dict):
-        return "by columns" if contexts.keys() & {"user", "items"} and not _is_numbers(contexts) else "by name"
+        return "by columns" if contexts.keys() & {"user", "items"} and not are_numbers(contexts) else "by name"
     return "row" if isinstance(contexts, list) and contexts and not isinstance(contexts[0], list) else "rows"
-
-
-def _is_numbers(contexts: dict[str, Any]) -> bool:
-    return all(isinstance(each, list) and each and not isinstance(each[0], dict) for each in contexts.values())
 
 
 Row = Annotated[dict[str, str | bool | int | FiniteFloat | None], Field(max_length=MAX_FEATURES)]
 
 
-class Columns(BaseModel):
-    """One round by columns: a user, items, or both."""
+class RequestBody(BaseModel):
+    """A request's body: no unknown fields, and no numbers as text."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Columns(RequestBody):
+    """One round by columns: a user, items, or both."""
+
     user: Row | None = None
     items: list[Row] | None = None
 
@@ -78,13 +80,6 @@ Contexts = Annotated[
     | Annotated[Columns, Tag("by columns")],
     Discriminator(_form),
 ]
-
-
-class RequestBody(BaseModel):
-    """A request's body: no unknown fields, and no numbers as text."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
 
 Worths = FiniteFloat | Id | Numbers | dict[str, FiniteFloat]
 """One number, the name of a column of items, a number for each arm, or numbers by the names of arms."""

@@ -16,14 +16,14 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely.extend import Array
-from rarely.extend.checks import is_whole, shown
+from rarely.extend.checks import shown
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.runs.files import plain_json
 from rarely.study import effects as statistics
@@ -33,9 +33,9 @@ from rarely.study.audit import records
 from rarely.study.boundaries import Final
 from rarely.study.effects import Outcomes, Scores, Summary, scores_of
 from rarely.study.errors import ApprovalNeeded, Erased, InvalidStudy
-from rarely.study.events import Body, Event, EventKind, check_text
+from rarely.study.events import Body, Event, EventKind, check_text, day, read_moment
 from rarely.study.looks import EVERYTHING, Cut, Look, Outlook
-from rarely.study.plan import AnalysisPlan
+from rarely.study.plan import COMPARED, AnalysisPlan
 from rarely.study.session import Session
 from rarely.study.settings import check_part
 from rarely.study.tell import OVERRIDE, rewards_to_learn
@@ -45,14 +45,6 @@ IMBALANCE = 0.1  # standardised difference that counts as an imbalance, if chanc
 TENTHS = 10  # parts of the rounds over which the allocation is shown
 TIPPING = 1e-3  # to which a tipping point is found
 Arms = tuple[int, ...]  # the arm of a mean, or an arm and the one that it is compared with
-
-
-LEVELS = {
-    "holm": "registered comparisons hold together by closed testing (Holm's shares at every look), and so do the "
-    "intervals of their looks",
-    "ordered": "registered comparisons hold together, since each waits for the one before it",
-    "each": "registered comparisons do not hold together, each has this level by itself",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +177,7 @@ class Analysis:
     @property
     def day(self) -> str:
         """The day of the last event that was analysed (UTC)."""
-        return reports.day(self.time)
+        return day(self.time)
 
     def describe(self) -> dict[str, Any]:
         """Return the analysis as JSON; what is unknown or infinite is None."""
@@ -534,7 +526,7 @@ class _Trial:
                 what = f"closed {what} after decision {content['round']}, approved by {content['approved_by']}"
             else:
                 continue
-            yield reports.day(event.time), event.actor, what, event.reason
+            yield day(event.time), event.actor, what, event.reason
 
     def _deviations(self) -> Iterator[str]:
         settings, plan, control, decisions = self._settings, self._plan, self._control, self._count
@@ -604,8 +596,8 @@ class _Trial:
 
     def _notes(self, made: Analysis) -> Iterator[str]:
         yield (
-            f"The level is {made.plan.level:g}: all looks of one effect hold together, and "
-            f"{LEVELS[made.plan.comparisons]}; means, exploratory comparisons, stages and subgroups have it by "
+            f"The level is {made.plan.level:g}: all looks of one effect hold together. "
+            f"{COMPARED[made.plan.comparisons]} Means, exploratory comparisons, stages and subgroups have it by "
             "themselves. Intervals of looks and anytime intervals are asymptotic; exact ones hold for any number of "
             "rounds. A trend that arms share does no harm; if their difference moves, estimates are its mean over the "
             "rounds as they are weighed. All suppose that rewards are not missing for a reason that depends on the "
@@ -646,20 +638,11 @@ class _Trial:
 def seq_of(session: Session, as_of: Any) -> int:
     """Return the last event of a day or a moment, given as text or `datetime`; or an event by its number."""
     last = session.last_seq()
-    if as_of is None:
-        return last
-    number = int(as_of) if isinstance(as_of, str) and as_of.isdecimal() and len(as_of) != len("20261118") else as_of
-    if is_whole(number) and 1 <= number <= last:
-        return int(number)
-    try:
-        moment = as_of if isinstance(as_of, datetime) else datetime.fromisoformat(as_of)
-    except (TypeError, ValueError):
-        raise InvalidStudy(
-            f"as_of must be a day or a moment such as '2026-11-18', or an event from 1 to {last}; got {shown(as_of)}."
-        ) from None
+    moment = last if as_of is None else read_moment(as_of, "as_of", last)
+    if isinstance(moment, int):
+        return moment
     if isinstance(as_of, str) and len(as_of) <= len("2026-11-18"):
         moment += timedelta(days=1, microseconds=-1)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     with session.reading() as tables:
         found = tables.last_until(round(moment.timestamp() * 1e6), last)
     if not found:

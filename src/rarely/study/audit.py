@@ -131,10 +131,7 @@ def verify(
     """Check every row; with `head` or a file of `heads`, also that events with these hashes are still on record."""
     with session.reading() as tables:
         last, specials = tables.last_seq(), tables.specials()
-    gone, position = gone_of(specials), Position()
-    for event in specials:
-        position = position.after(event)
-    in_use = position.base
+    gone, in_use = gone_of(specials), Position().after(*specials).base
     noted = {} if heads is None else read_heads(session, heads)
     noted |= {} if head is None else {last if seq is None else seq: head}
     previous, checked, lost = GENESIS, 0, False
@@ -321,8 +318,7 @@ class _Player:
 
     def __init__(self, session: Session, setter: Event, begin: int) -> None:
         self._session, self._specials = session, session.specials()
-        with session.reading() as tables:
-            self._gone = gone_of(tables.specials())
+        self._gone = gone_of(self._specials)
         self._set(setter, begin)
         self._here = environment(self._live.policy)
         self._cuts = {event.content["cut"] for event in self._specials if event.kind in OUTCOMES}
@@ -400,8 +396,7 @@ def records(session: Session, last: int | None = None, first: int = 0) -> Iterat
 
 def whole_records(session: Session, last: int, first: int = 0) -> Iterator[DecisionRecord]:
     """Yield the decisions whose contexts are on record; warn if there were others."""
-    with session.reading() as tables:
-        gone = gone_of(tables.specials())
+    gone = session.gone()
     if any(first < seq <= last for seq in (*gone.left, gone.last)):
         acts = "; ".join(gone.said)
         warnings.warn(f"decisions of study {session.name!r} are left out: {acts}.", ErasedWarning, stacklevel=3)

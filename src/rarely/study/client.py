@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import asdict
@@ -29,15 +29,13 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
-import numpy as np
-
-from rarely.errors import InvalidContexts, InvalidInput, RarelyError
+from rarely.errors import InvalidInput, RarelyError
 from rarely.extend.checks import check_positive, check_whole, is_whole, named_arguments, shown
 from rarely.extend.provisional import errors as core_errors
 from rarely.extend.provisional import path_of, replacing, worth_from
 from rarely.frames.tables import plain_rows
 from rarely.study import errors as study_errors
-from rarely.study.decision import Answer, Request, Requests, Slate
+from rarely.study.decision import Answer, Request, Requests, Slate, are_numbers, read_available
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule
@@ -487,14 +485,13 @@ class AsyncClient:
 
 
 def _request_body(request: Request) -> dict[str, Any]:
-    contexts, available = request.contexts, request.available
-    if available is not None and (isinstance(available, str) or not isinstance(available, Iterable)):
-        raise InvalidContexts(f"available must be a list of the available arms; got {shown(available)}.")
-    if isinstance(contexts, Mapping) and contexts.keys() <= {"user", "items"} and not _are_numbers(contexts):
+    contexts = request.contexts
+    if isinstance(contexts, Mapping) and contexts.keys() <= {"user", "items"} and not are_numbers(contexts):
         rows = {name: plain_rows(table, name) for name, table in contexts.items()}
         contexts = {name: each[0] if name == "user" and len(each) == 1 else each for name, each in rows.items()}
     worth = None if request.worth is None else _given(asdict(worth_from(request.worth)))
-    more = {"available": None if available is None else list(available), "slots": request.slots, "worth": worth}
+    available = None if request.available is None else read_available(request.available)
+    more = {"available": available, "slots": request.slots, "worth": worth}
     id = new_id() if request.id is None else check_id(request.id)
     return {"id": id, "contexts": contexts} | _given({**more, "user_id": request.user})
 
@@ -502,12 +499,6 @@ def _request_body(request: Request) -> dict[str, Any]:
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     """Return what is not None."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _are_numbers(contexts: Mapping[str, Any]) -> bool:
-    """Return whether these are contexts of arms that are called "user" or "items"."""
-    lists = all(isinstance(each, list | tuple | np.ndarray) and len(each) for each in contexts.values())
-    return lists and not any(isinstance(each[0], Mapping) for each in contexts.values())
 
 
 def _answered(said: dict[str, Any]) -> Any:

@@ -7,7 +7,6 @@ data    contexts of the available arms (N·d numbers, or the r of a row), then N
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +24,7 @@ from rarely.study.errors import BrokenStudy
 from rarely.study.events import (
     MAX_ARMS_OF_A_DECISION,
     Event,
+    arrays_in,
     canonical,
     check_id,
     check_text,
@@ -32,7 +32,6 @@ from rarely.study.events import (
     new_id,
     next_event,
     packed,
-    unpacked,
 )
 from rarely.study.settings import StudySettings
 
@@ -283,14 +282,25 @@ def _contexts(request: Request, settings: StudySettings, dim: int) -> tuple[Arra
     return numbers if request.available is None else numbers[present], present
 
 
+def are_numbers(contexts: Mapping[str, Any]) -> bool:
+    """Return whether these are contexts of arms that are called "user" or "items"."""
+    lists = all(isinstance(each, list | tuple | np.ndarray) and len(each) for each in contexts.values())
+    return lists and not any(isinstance(each[0], Mapping) for each in contexts.values())
+
+
+def read_available(available: Any) -> list[Any]:
+    """Return a list of arms as a list; refuse a single text, and what is none."""
+    listed = isinstance(available, Iterable) and not isinstance(available, str | Mapping)
+    if not listed or (isinstance(available, np.ndarray) and not available.ndim):
+        raise InvalidContexts(f"available must be a list of the available arms; got {shown(available)}.")
+    return list(available)
+
+
 def _present(available: Any, count: int, arms: Sequence[str] | None) -> BoolArray:
     if available is None:
         return np.ones(count, np.bool_)
-    listed = isinstance(available, Sequence | set | frozenset) or (isinstance(available, np.ndarray) and available.ndim)
-    if isinstance(available, str) or not listed:
-        raise InvalidContexts(f"available must be a list of the available arms; got {shown(available)}.")
     present = np.zeros(count, np.bool_)
-    for arm in available:
+    for arm in read_available(available):
         index = arms.index(arm) if arms is not None and isinstance(arm, str) and arm in arms else arm
         if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < count:
             all_arms = f"0 … {count - 1}" if arms is None else ", ".join(arms)
@@ -349,18 +359,15 @@ def record_of(event: Event, arms: Sequence[str] | None) -> DecisionRecord:
         if content["present"] is not None:
             present[:] = False
             present[content["present"]] = True
-        there, shape = int(present.sum()), tuple(content["shape"])
         if not present[answer.index]:
             raise ValueError("the arm was not available")
-        named = content.get("worth", [])
-        arrays = unpacked(event.data, math.prod(shape), *[there] * (3 + len(named)))
-        numbers, means, bonuses, chances, *worths = arrays
+        numbers, means, bonuses, chances, *worths = arrays_in(event)
         slot = tuple(content["slot"]) if "slot" in content else None
         marks: dict[str, Any] = {"slot": slot, "user": content.get("user")}
-        question = Question(answer.id, numbers.reshape(shape), present, content["request"], **marks)
-        if named:
+        question = Question(answer.id, numbers.reshape(content["shape"]), present, content["request"], **marks)
+        if worths:
             columns = (spread(column, present, 0.0) for column in worths)
-            question = replace(question, worth=Worth(**dict(zip(named, columns, strict=True))))
+            question = replace(question, worth=Worth(**dict(zip(content["worth"], columns, strict=True))))
         if "sent" in content:
             question = replace(question, table=TableRound(content["sent"], question.numbers, len(present)))
         decided = (content["block"], content["held_out"], event.actor, content.get("price"), content.get("limits", ""))

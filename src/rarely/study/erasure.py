@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,8 @@ import numpy as np
 from rarely.extend import Described
 from rarely.extend.checks import is_whole, shown
 from rarely.study.errors import InvalidId, InvalidStudy, StudyBusy
-from rarely.study.events import Event, Position, hash_of
-from rarely.study.gone import blanked, gone_of, kept_hash, with_pruned
+from rarely.study.events import Event, Position, hash_of, read_moment, summed
+from rarely.study.gone import blanked, gone_of, kept_hash
 from rarely.study.session import FEW_EVENTS, MAX_CATCH_UPS, LivePolicy, Session, segments
 from rarely.study.storage import Tables
 from rarely.study.tell import closed_until, used_until
@@ -174,8 +173,8 @@ def _follow_without(session: Session, persons: _Persons) -> tuple[LivePolicy | N
     """
     with session.writing():
         position = session.position
+    gone = session.gone()
     with session.reading() as tables:
-        gone = gone_of(tables.specials())
         told = persons.rewards(tables)
     found: dict[int, Event] = {}
     live: LivePolicy | None = None
@@ -218,7 +217,7 @@ def _erase(
     content = {"snapshot": position.base, "cut": position.cut, "number": position.version, "by": persons.by}
     content |= {"digests": {str(event.seq): hash_of(session.name, event) for event in rows}}
     content |= {"rounds": [event.content["round"] for event in found.values()]}
-    content |= {"snapshots": _knowing(specials, first)}
+    content |= {"snapshots": [seq for seq, cut in _cuts(specials).items() if cut >= first]}
     with session.storage.altering("rarely_events"):
         for event in rows:
             tables.rewrite(event)
@@ -227,10 +226,10 @@ def _erase(
     return len(found), len(rewards)
 
 
-def _knowing(specials: Sequence[Event], first: int) -> list[int]:
-    """Return the snapshots that know event `first`."""
+def _cuts(specials: Sequence[Event]) -> dict[int, int]:
+    """Return the last event that each snapshot knows."""
     made = [event for event in specials if event.kind in ("create", *OUTCOMES)]
-    return [event.seq for event in made if event.content["snapshot"] == event.seq and event.content["cut"] >= first]
+    return {event.seq: event.content["cut"] for event in made if event.content["snapshot"] == event.seq}
 
 
 # --- pruning
@@ -264,16 +263,9 @@ def prune(session: Session, before: Any, signed: dict[str, str], *, dry_run: boo
 
 def _last_before(tables: Tables, before: Any, last: int) -> int:
     """Return the last event before a day or a moment (UTC), or before an event; 0 if there is none."""
-    if is_whole(before) and before >= 1:
-        return min(int(before) - 1, last)
-    try:
-        moment = before if isinstance(before, datetime) else datetime.fromisoformat(before)
-    except (TypeError, ValueError):
-        raise InvalidStudy(
-            f"before must be a day or a moment such as '2026-11-18' (UTC), or the number of an event; got "
-            f"{shown(before)}."
-        ) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = read_moment(before, "before")
+    if isinstance(moment, int):
+        return min(moment - 1, last)
     return tables.last_until(round(moment.timestamp() * 1e6) - 1, last)
 
 
@@ -287,13 +279,12 @@ def _pruned(session: Session, tables: Tables, specials: Sequence[Event], last: i
     """Return what stays of the events up to `last`: hashes and counts."""
     before, decision = gone_of(specials).pruned, tables.last_decision(last)
     known = before if decision is None else decision.content
-    made = [event for event in specials if event.kind in ("create", *OUTCOMES)]
     return {
         "last": last,
         "head": session.event(tables, last).hash,
         "kept": kept_hash(specials, last),
-        "snapshots": [e.seq for e in made if e.content["snapshot"] == e.seq and e.content["cut"] <= last],
-        "deliveries": with_pruned(tables.delivered(last), before),
+        "snapshots": [seq for seq, cut in _cuts(specials).items() if cut <= last],
+        "deliveries": summed(tables.delivered(last), before.get("deliveries", ())),
         "round": known.get("round", 0),
         "unseen": known.get("unseen", {}),
     }

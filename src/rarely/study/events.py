@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from datetime import UTC, datetime
+from itertools import accumulate, chain
+from operator import lt
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from rarely.extend import Array
-from rarely.extend.checks import shown
+from rarely.extend.checks import is_whole, shown
 from rarely.extend.provisional import plain
-from rarely.study.errors import BrokenStudy, InvalidId
+from rarely.study.errors import BrokenStudy, InvalidId, InvalidStudy
 
 SpecialKind = Literal[
     "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock", "look", "close",
@@ -78,6 +81,35 @@ def check_signature(actor: str, reason: str) -> dict[str, str]:
 def new_id() -> str:
     """Return a new random id."""
     return secrets.token_hex(16)
+
+
+def day(time: int) -> str:
+    """Return the day of a time in microseconds since 1970 (UTC).
+
+    >>> day(10**15)
+    '2001-09-09'
+    """
+    return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d}"
+
+
+def read_moment(value: Any, name: str, last: int | None = None) -> int | datetime:
+    """Return an event by its number, up to `last`, or a day or a moment (UTC), all also as text; refuse any other.
+
+    >>> read_moment("17", "before"), read_moment("20261118", "before").isoformat()
+    (17, '2026-11-18T00:00:00+00:00')
+    """
+    day = isinstance(value, str) and len(value) == len("20261118")
+    number = int(value) if isinstance(value, str) and value.isdecimal() and not day else value
+    if is_whole(number) and 1 <= number <= (last or number):
+        return int(number)
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise InvalidStudy(
+            f"{name} must be a day or a moment such as '2026-11-18' (UTC), or an event from 1 "
+            f"{'on' if last is None else f'to {last}'}; got {shown(value)}."
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # --- canonical bytes
@@ -170,7 +202,9 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "offset": lambda value: type(value) is int and abs(value) <= LARGEST_COUNT,
     "outcomes": lambda value: isinstance(value, dict) and all(map(_number, value.values())),
     "parent": lambda value: value is None or _whole(value),
-    "present": lambda value: value is None or (isinstance(value, list) and all(map(_whole, value))),
+    "present": lambda value: (
+        value is None or (isinstance(value, list) and all(map(_whole, value)) and all(map(lt, value, value[1:])))
+    ),
     "probability": lambda value: _number(value) and 0 <= value <= 1,
     "reward": _number,
     "unseen": lambda value: isinstance(value, dict) and all(map(_whole, value.values())),
@@ -195,6 +229,13 @@ def read_body(text: Any, *, quarantined: bool = False) -> Body:
         if fits is not None and not fits(value):
             raise BrokenStudy(f"an event of the record has {shown(value)} as {name!r}, so it is damaged. Use a backup.")
     return body
+
+
+def arrays_in(event: Event) -> list[Array]:
+    """Return a decision's contexts, means, bonuses, probabilities and worths, each of the arms that were available."""
+    content = event.content
+    there = content["arms"] if content["present"] is None else len(content["present"])
+    return unpacked(event.data, math.prod(content["shape"]), *[there] * (3 + len(content.get("worth", []))))
 
 
 # --- events
@@ -287,6 +328,14 @@ def flaw_of(study: str, event: Event, seq: int, previous: str, left: str | None 
     return f"event {seq} ({event.kind}) was altered: its content does not have its hash"
 
 
+def summed(*parts: Iterable[tuple[str, str, int]]) -> tuple[tuple[str, str, int], ...]:
+    """Return counts of rewards by kind and cause, in order, of several parts of a record."""
+    counts = Counter[tuple[str, str]]()
+    for kind, why, count in chain(*parts):
+        counts[kind, why] += count
+    return tuple((*cause, counts[cause]) for cause in sorted(counts))
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """What follows from the record up to an event, except for the policy itself."""
@@ -317,18 +366,17 @@ class Position:
 
     def after(self, *events: Event) -> Position:
         """Return the position after the next events."""
-        position, delivered, decided = self, Counter[tuple[str, str]](), None
+        position, delivered, decided = self, list[tuple[str, str, int]](), None
         for event in events:
             if event.kind == "decide":
                 decided = event
             elif event.key is not None:
-                delivered[event.kind, event.why] += 1
+                delivered.append((event.kind, event.why, 1))
             elif event.kind != "cut":
                 position = replace(position, **position._change(event))
         change: dict[str, Any] = {"seq": events[-1].seq, "head": events[-1].hash, "time": events[-1].time}
         if delivered:
-            delivered.update({(kind, why): count for kind, why, count in self.deliveries})
-            change["deliveries"] = tuple((*cause, delivered[cause]) for cause in sorted(delivered))
+            change["deliveries"] = summed(self.deliveries, delivered)
         if decided is not None:
             content = decided.content
             change |= {"rounds": content["round"], "unseen": tuple(sorted(content.get("unseen", {}).items()))}

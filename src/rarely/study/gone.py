@@ -8,14 +8,11 @@ prune    decisions and rewards up to an event are not there; the event has the l
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
-from rarely.study.events import Event, canonical, digest, packed, unpacked
+from rarely.study.events import Event, arrays_in, canonical, day, digest, packed
 
 ERASED = '"erased":true'
 """How the body of a row says that it was erased."""
@@ -65,13 +62,13 @@ def gone_of(specials: Iterable[Event]) -> Gone:
 
 
 def _sentence(event: Event) -> str:
-    content, day = event.content, datetime.fromtimestamp(event.time / 1e6, UTC).date()
+    content = event.content
     if event.kind == "erase":
         what = f"{len(content['rounds'])} decisions of a person, and {len(content['digests']) - len(content['rounds'])}"
         what = f"erased {what} rewards"
     else:
         what = f"pruned {content['events']} decisions and rewards up to event {content['last']}"
-    return f"event {event.seq} of {day}: {event.actor!r} {what}: {event.reason or 'no reason given'}"
+    return f"event {event.seq} of {day(event.time)}: {event.actor!r} {what}: {event.reason or 'no reason given'}"
 
 
 def blanked(event: Event, decision: int | None = None) -> Event:
@@ -85,27 +82,12 @@ def blanked(event: Event, decision: int | None = None) -> Event:
     if event.kind == "decide":
         if "slot" in event.content:
             kept["slot"] = [ref, *event.content["slot"][1:]]
-        changed["data"] = _zeroed(event, kept["shape"])
+        contexts, means, bonuses, *others = arrays_in(event)
+        changed["data"] = packed(*(array * 0.0 for array in (contexts, means, bonuses)), *others)
         kept |= {"request": ""} | ({"user": ref} if "user" in event.content else {})
     else:
         changed["key"] = f"#{event.seq}"
     return replace(event, body=canonical(kept | {"erased": True}), **changed)
-
-
-def _zeroed(event: Event, shape: Sequence[int]) -> bytes:
-    """Return a decision's arrays with zeros for all but the probabilities, and what outcomes were worth."""
-    content = event.content
-    there = content["arms"] if content["present"] is None else len(content["present"])
-    sizes = (math.prod(shape), *[there] * (3 + len(content.get("worth", []))))
-    arrays = unpacked(event.data, *sizes)
-    return packed(*(array * 0.0 for array in arrays[:3]), *arrays[3:])
-
-
-def with_pruned(delivered: Iterable[tuple[str, str, int]], pruned: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
-    """Return counts of rewards by kind and cause with those that were pruned."""
-    counts = Counter({(kind, why): count for kind, why, count in pruned.get("deliveries", [])})
-    counts.update({(kind, why): count for kind, why, count in delivered})
-    return tuple((*cause, counts[cause]) for cause in sorted(counts))
 
 
 def kept_hash(specials: Iterable[Event], last: int) -> str:

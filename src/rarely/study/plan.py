@@ -23,11 +23,11 @@ from rarely.study.events import canonical, check_id, digest
 Comparisons = Literal["holm", "ordered", "each"]
 MAX_LOOKS = 100
 COMPARED = {
-    "holm": "All comparisons with the control arm hold together, by closed testing: each of m has an m-th of the "
-    "error, and what was shown leaves its share to the others.",
+    "holm": "All comparisons with the control arm, and the intervals of their looks, hold together by closed testing: "
+    "each of m has an m-th of the error, and what was shown leaves its share to the others.",
     "ordered": "All comparisons with the control arm hold together: each waits, in the order of the arms, until the "
     "one before it was shown.",
-    "each": "Each comparison has this error for itself; they do not hold together.",
+    "each": "Each comparison has its error for itself; they do not hold together.",
 }
 SPENT = {
     "obrien-fleming": "Lan and DeMets' function of O'Brien and Fleming's kind, which keeps most of it for the end",

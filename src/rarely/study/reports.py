@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rarely.errors import InvalidInput
 from rarely.extend.provisional import write_file
 from rarely.pages.grid import Grid
+from rarely.study.events import day
 from rarely.study.plan import read_template
 
 if TYPE_CHECKING:
@@ -54,11 +54,6 @@ def text_of(analysis: Analysis) -> str:
     for title, body in tables.items():
         lines += ["", title, *body]
     return "\n".join(lines)
-
-
-def day(time: int) -> str:
-    """Return the day of a time in microseconds since 1970 (UTC)."""
-    return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d}"
 
 
 def cut_of(analysis: Analysis) -> str:

@@ -46,8 +46,8 @@ from rarely.extend.provisional import archive
 from rarely.study import errors
 from rarely.study.decision import Answer, DecisionRecord, Question, Slate, answer_of, asked_of, block_events, record_of
 from rarely.study.errors import BrokenStudy, StudyBusy, StudyError
-from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed
-from rarely.study.gone import ERASED, Gone, gone_of, with_pruned
+from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed, summed
+from rarely.study.gone import ERASED, Gone, gone_of
 from rarely.study.settings import StudySettings, rule_of_stage, stage_at
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
 
@@ -595,9 +595,7 @@ class Session:
         """Return the policy in use, from a checkpoint or its cut on, in short reads that keep nobody waiting."""
         with self.reading() as tables:
             last, specials = tables.last_seq(), list(self.checked(tables.specials()))
-        position = Position()
-        for event in specials:
-            position = position.after(event)
+        position = Position().after(*specials)
         setter = max(event.seq for event in specials if event.kind in SETTERS)
         far, deadline = setter - position.cut > FEW_EVENTS, time.monotonic() + CHECKPOINT_WAIT
         live = self.read_checkpoint(position.base)
@@ -633,9 +631,10 @@ class Session:
             began, pruned = tables.last_seq(), gone_of(tables.specials()).pruned
         if pruned:
             position = replace(position, rounds=pruned["round"], unseen=tuple(sorted(pruned["unseen"].items())))
-        for event in [*(event for event in specials if event.seq <= cut), *([] if decision is None else [decision])]:
-            position = position.after(event)
-        position = replace(position, seq=cut, head=end.hash, time=end.time, deliveries=with_pruned(delivered, pruned))
+        known = [event for event in specials if event.seq <= cut]
+        position = position.after(*known, *([] if decision is None else [decision]))
+        told = summed(delivered, pruned.get("deliveries", ()))
+        position = replace(position, seq=cut, head=end.hash, time=end.time, deliveries=told)
         live = LivePolicy(policy, self.settings, position, base)
         live.began = began
         return live
@@ -746,8 +745,8 @@ class Session:
         lists = {name: tuple(map(tuple, known[name])) for name in ("deliveries", "unseen")}
         position = Position(**known | lists | {"closed": tuple(known["closed"])})
         with self.reading() as tables:
-            last, erasures = tables.event(position.seq), tables.latest("erase", 1)
-        if erasures and erasures[0].seq > position.seq:
+            last = tables.event(position.seq)
+        if self._erasure() > position.seq:
             raise ValueError("it was written before an erasure")
         if mark["sha256"] != sha256 or rows[-1][1] != position.seq or last is None or last.hash != position.head:
             raise ValueError("it belongs to another record")
@@ -776,11 +775,14 @@ class Session:
             sha256 = _chained(event.content["sha256"] if last is None else last[3], history)
             header["checkpoint"] = {"position": asdict(position), "sha256": sha256}
             tables.add_checkpoint(base, start, position.seq, sha256, history, archive.to_bytes(header, arrays))
-        with self.reading() as tables:
-            late = tables.latest("erase", 1)
-        if late and late[0].seq > live.began:  # it came while this was written, and did not find it
+        if self._erasure() > live.began:  # it came while this was written, and did not find it
             with self.checkpoints() as tables:
                 tables.drop_checkpoints(base)
+
+    def _erasure(self) -> int:
+        """Return the last erasure; 0 for none."""
+        with self.reading() as tables:
+            return max((event.seq for event in tables.latest("erase", 1)), default=0)
 
     def _begin_checkpoint(self) -> None:
         """Write a checkpoint in another thread, unless one is being written: a mark is a value."""

@@ -19,13 +19,12 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
-from datetime import UTC, datetime
 from operator import attrgetter
 from types import UnionType
 from typing import Any, TypeVar, get_type_hints
 
 from rarely.study.errors import BrokenStudy
-from rarely.study.events import SPECIALS, Event, EventKind, read_body
+from rarely.study.events import SPECIALS, Event, EventKind, day, read_body
 
 Run = Callable[..., list[tuple[Any, ...]]]
 """Runs one statement, with ? for each parameter that follows in a sequence, and returns its rows."""
@@ -38,6 +37,7 @@ _REWARDED = (
     "AND r.kind = 'reward' WHERE d.study = ? AND d.kind = 'decide'"
 )
 """Joins decisions d with their accepted rewards r."""
+_DECIDED = "FROM rarely_events d WHERE d.study = ? AND d.kind = 'decide' AND d.seq > ? AND d.seq <= ?"
 CHUNK = 1000  # events that are read at a time, so that a long read does not keep writers waiting
 IDS_PER_STATEMENT = 256  # ids that one statement looks up; every version of SQLite accepts that many parameters
 
@@ -121,8 +121,8 @@ class Tables:
         """Return who deleted a study of this name, when and why, in a sentence; "" if nobody has."""
         sql = "SELECT time, actor, reason, events FROM rarely_erasures WHERE name = ? ORDER BY number DESC LIMIT 1"
         for when, actor, reason, events in self.run(sql, (name,)):
-            day = datetime.fromtimestamp(when / 1e6, UTC).date()
-            return f" {name!r} was deleted on {day} by {actor!r}, with {events} events: {reason or 'no reason given'}."
+            why = reason or "no reason given"
+            return f" {name!r} was deleted on {day(when)} by {actor!r}, with {events} events: {why}."
         return ""
 
     # --- events
@@ -255,9 +255,8 @@ class Tables:
     def unrewarded(self, first: int, last: int) -> list[int]:
         """Return the rounds of decisions after `first` up to and including `last` without a reward or an override."""
         sql = (
-            "SELECT d.body FROM rarely_events d WHERE d.study = ? AND d.kind = 'decide' AND d.seq > ? AND d.seq <= ? "
-            "AND NOT EXISTS (SELECT 1 FROM rarely_events r WHERE r.study = d.study AND r.ref = d.ref "
-            "AND r.key IS NOT NULL AND (r.kind = 'reward' OR r.why = 'override')) ORDER BY d.seq"
+            f"SELECT d.body {_DECIDED} AND NOT EXISTS (SELECT 1 FROM rarely_events r WHERE r.study = d.study "
+            "AND r.ref = d.ref AND r.key IS NOT NULL AND (r.kind = 'reward' OR r.why = 'override')) ORDER BY d.seq"
         )
         return [int(read_body(body)["round"]) for (body,) in self._rows(sql, first, last)]
 
@@ -272,9 +271,8 @@ class Tables:
         """
         field = "CAST(json({0}.body) ->> '{1}' AS {2})".format
         cell = f"d.time / {width} AS span, {field('d', 'version', 'BIGINT')} AS v, {field('d', 'arm', 'BIGINT')} AS a"
-        sql = f"SELECT {cell} FROM rarely_events d WHERE d.study = ? AND d.kind = 'decide' AND d.seq > ? AND d.seq <= ?"
-        sql = f"SELECT span, v, a, count(*), 0, 0.0, 0.0, 0 FROM ({sql}) AS decided GROUP BY span, v, a"
-        rows = self._rows(sql, *decided)
+        cells = f"(SELECT {cell} {_DECIDED}) AS decided GROUP BY span, v, a"
+        rows = self._rows(f"SELECT span, v, a, count(*), 0, 0.0, 0.0, 0 FROM {cells}", *decided)
         part = "r.seq > ? AND r.seq <= ?" if rule == "first" else "d.seq > ? AND d.seq <= ?"
         if rule == "last":
             part += (
