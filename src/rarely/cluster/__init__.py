@@ -2,9 +2,9 @@
 
 from rarely.cluster.campaign import Campaign, decide
 from rarely.cluster.decider_logs import LogBusy, LostDecisions, LostDecisionsWarning, join, prune, rotate
-from rarely.cluster.files import FolderBusy
 from rarely.cluster.fleet import Decider, StaleVersionWarning, audit, publish, rollback
 from rarely.cluster.learning import UpdateReport, update
+from rarely.runs.files import FolderBusy
 
 __all__ = [
     "Campaign", "Decider", "FolderBusy", "LogBusy", "LostDecisions", "LostDecisionsWarning", "StaleVersionWarning",

@@ -30,7 +30,7 @@ from rarely import Policy
 from rarely.cluster.files import Folder, Rows, as_parquet, readable
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
-from rarely.extend.checks import check_whole
+from rarely.extend.checks import check_whole, is_whole
 from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction, plain
 from rarely.logs.tables import pyarrow
 from rarely.runs.machine import ONE_THREAD, RETRIES, connected, ended
@@ -85,14 +85,13 @@ class Campaign:
         if MANIFEST not in folder.names():
             raise InvalidInput(f"{folder.path} must be a folder of decisions; it has no {MANIFEST}.")
         fields = folder.read_json(MANIFEST)
-        try:
+        with readable(f"{folder.path}/{MANIFEST}", "a campaign of this version"):
             lists = {"policies": tuple(map(str, fields["policies"])), "source": tuple(map(tuple, fields["source"]))}
             found = cls(**fields | lists)
-            for name, least in {"version": 0, "rounds": 1, "block": 1, "dim": 1}.items():
-                check_whole(name, getattr(found, name), least)
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidInput(f"{folder.path}/{MANIFEST} is damaged, or of another version: {error!r}.") from None
-        return found
+            counts = {"version": found.version + 1, "rounds": found.rounds, "block": found.block, "dim": found.dim}
+            if wrong := [name for name, count in counts.items() if not is_whole(count) or count < 1]:
+                raise ValueError(f"{wrong[0]} must be a count")
+            return found
 
 
 def lineage(policy: Policy, updates: int | None = None) -> str:

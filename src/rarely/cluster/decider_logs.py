@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely.cluster.campaign import BLOCK, DECIDED, MANIFEST, Campaign, Url, decision_table
-from rarely.cluster.files import Folder, as_parquet
+from rarely.cluster.files import Folder, as_parquet, readable
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.extend.provisional import ArmStats, OfferedArms, lock
@@ -324,14 +324,15 @@ def waves_in(place: Folder) -> list[str]:
 
 def marks_in(place: Folder, waves: list[str]) -> dict[str, Mark]:
     """Return how far each log was read."""
-    read = place.inside(waves[-1]).read_json(READ) if waves else {}
-    try:
+    if not waves:
+        return {}
+    wave = place.inside(waves[-1])
+    read = wave.read_json(READ)
+    with readable(f"{wave.path}/{READ}", "how far logs were read"):
         marks = {log: Mark(log, index(a), index(b), index(c), str(d), str(e)) for log, (a, b, c, d, e) in read.items()}
         if not all(0 <= mark.line <= MOST and 0 <= mark.start <= mark.stop <= MOST for mark in marks.values()):
             raise ValueError
         return marks
-    except (AttributeError, TypeError, ValueError):
-        raise InvalidInput(f"{place.path}/{waves[-1]}/{READ} is damaged. Put it back from a copy.") from None
 
 
 def join(logs: str | os.PathLike[str], out: Url, *, accept_losses: bool = False) -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,15 +24,12 @@ import numpy as np
 
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
-from rarely.extend.provisional import lock
 from rarely.logs.tables import pyarrow
+from rarely.runs.files import FolderBusy, lock_folder
 
 READ_AT_ONCE = 8192  # rows of a Parquet file that are decoded at a time
 CLAIM = ".coordinator"  # how the file ends by which a coordinator has a folder to itself
-
-
-class FolderBusy(RarelyError):
-    """Another coordinator works in the folder."""
+BUSY = "another coordinator works in {}; call again when it has ended."
 
 
 @dataclass(frozen=True)
@@ -85,23 +83,16 @@ class Folder:
         """
         self.system.create_dir(self.path, recursive=True)
         if self.system.type_name == "local":
-            claim = os.open(f"{self.path}/{CLAIM}", os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                if not lock(claim):
-                    raise FolderBusy(f"another coordinator works in {self.path}; call again when it has ended.")
+            with lock_folder(Path(self.path), CLAIM, BUSY):
                 yield
-            finally:
-                os.close(claim)
             return
         mine = f".{secrets.token_hex(4)}-{socket.gethostname()}-{os.getpid()}{CLAIM}"
         self.write(mine, b"")
         try:
             for info in self._entries():
                 if info.base_name.endswith(CLAIM) and info.base_name != mine:
-                    raise FolderBusy(
-                        f"another coordinator works in {self.path}; call again when it has ended. If it was killed, "
-                        f"remove {info.path}, whose name has its machine and process."
-                    )
+                    advice = f"If it was killed, remove {info.path}, whose name has its machine and process."
+                    raise FolderBusy(f"{BUSY.format(self.path)} {advice}")
             yield
         finally:
             self.system.delete_file(f"{self.path}/{mine}")
@@ -132,10 +123,8 @@ class Folder:
 
     def read_json(self, name: str) -> Any:
         """Return the content of a file of JSON; refuse one that is damaged."""
-        try:
+        with readable(f"{self.path}/{name}", "JSON"):
             return json.loads(self.read(name))
-        except ValueError:
-            raise InvalidInput(f"{self.path}/{name} is damaged: it must be JSON. Put it back from a copy.") from None
 
     def write_json(self, name: str, content: Any) -> None:
         """Write a file of JSON."""
@@ -156,14 +145,15 @@ def as_parquet(table: Any, rows: int | None = None) -> Callable[[Any], None]:
 
 
 @contextmanager
-def readable(path: str) -> Iterator[None]:
-    """Turn what reading a damaged file raises into an error that names it."""
+def readable(path: str, what: str = "Parquet") -> Iterator[None]:
+    """Turn what reading a damaged file raises into an error that names it, and `what` it should be."""
     try:
         yield
     except RarelyError:
         raise
-    except (OSError, pyarrow().ArrowException, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read as Parquet, or is damaged: {error}") from error
+    except (OSError, pyarrow().ArrowException, AttributeError, KeyError, TypeError, ValueError) as error:
+        said = f"{path} cannot be read as {what}, or is damaged ({error!r})"
+        raise InvalidInput(f"{said}. Put it back from a copy.") from error
 
 
 def unpacked(content: bytes) -> dict[str, Array]:

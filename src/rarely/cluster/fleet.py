@@ -17,7 +17,6 @@ import io
 import math
 import os
 import re
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,8 +30,8 @@ from rarely.cluster.campaign import Url, key_of, lineage, uniforms
 from rarely.cluster.decider_logs import Log, Logged, LostDecisions, damaged, lines_of, logs_in, predecessor
 from rarely.cluster.files import Folder
 from rarely.errors import InvalidInput, InvalidSlate, RarelyError
-from rarely.extend import Array
-from rarely.extend.provisional import LiveCopy, Worth, archive, forwarded, restore
+from rarely.extend import Array, schedule_from
+from rarely.extend.provisional import LiveCopy, Worth, archive, content_at, forwarded, restore, state_of
 
 USED = "used.json"
 PUBLISHED = re.compile(r"policy-\d{6}-[0-9a-f]{64}\.rarely")
@@ -56,10 +55,8 @@ def publish(policy: Policy, url: Url) -> str:
     >>> publish(LinUCB(dim=2, schedule=OnDemand(), seed=0), tempfile.mkdtemp())[:14]
     'policy-000000-'
     """
-    store = Folder.at(url)
-    with tempfile.TemporaryDirectory() as scratch:
-        policy.save(Path(scratch) / "policy")
-        content = (Path(scratch) / "policy").read_bytes()
+    schedule_from(policy.schedule.describe())  # a schedule that `load` does not know is refused now
+    store, content = Folder.at(url), archive.to_bytes(*content_at(policy, state_of(policy)))
     name = f"policy-{policy.version:06d}-{hashlib.sha256(content).hexdigest()}.rarely"
     with store.alone():
         names = store.names()

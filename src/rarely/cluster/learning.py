@@ -398,23 +398,19 @@ def nights_of(policy: Policy, folders: Sequence[Folder]) -> list[Night]:
         missing = next((b for b in range(campaign.blocks) if f"block-{b:08d}.parquet" not in names), None)
         if missing is not None:
             raise InvalidInput(f"{folder.path} must be decided whole; block {missing} is missing. Call decide again.")
+        other = ""
         if campaign.version > policy.version or campaign.dim != policy.dim:
-            raise InvalidInput(
-                f"{folder.path} must be decided by this policy: it has decisions of version {campaign.version} on "
-                f"{campaign.dim} numbers, and the policy has version {policy.version} and {policy.dim} numbers."
-            )
-        if not set(campaign.policies) <= set(line):
-            raise InvalidInput(
-                f"{folder.path} must be decided by this policy: it has decisions of one with other settings, or that "
-                "has learned from other rewards. Give it to that policy."
-            )
+            other = f"version {campaign.version} on {campaign.dim} numbers, and the policy has version {policy.version}"
+            other += f" and {policy.dim} numbers."
+        elif not set(campaign.policies) <= set(line):
+            other = "one with other settings, or that has learned from other rewards. Give it to that policy."
+        if other:
+            raise InvalidInput(f"{folder.path} must be decided by this policy: it has decisions of {other}")
         files = (update_file(policy, earlier) for earlier in range(1, number))
         updates = [folder.read_json(name) for name in files if name in names]
-        try:
+        with readable(f"{folder.path}/_update-….json", "what an update has written"):
             works = tuple(Work.of_update(folder, one) for one in updates)
             nights.append(Night(folder, campaign, index(updates[0]["base"]) if updates else base, works))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"what an update has written to {folder.path} is damaged: {error!r}.") from None
         base += 0 if updates else campaign.rounds
     return nights
 

@@ -24,6 +24,7 @@ from rarely.extend.checks import InvalidInput, RarelyError
 from rarely.extend.provisional import lock, replacing
 
 DIGEST = "digest"
+BUSY = "another run is writing to {}; wait for it, or use another --out."
 LARGEST_FILE = 2**28  # bytes that a file may unpack to: about a thousand times those of a run of 2000 rounds
 _DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
 """Errors of the readers for a damaged or missing file."""
@@ -125,17 +126,18 @@ class FolderBusy(RarelyError):
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path, name: str = ".lock", busy: str = BUSY) -> Iterator[None]:
     """Hold the folder's lock, or raise FolderBusy at once; the lock ends with this process however it ends.
 
-    There is none on Windows, where two runs in one folder would repeat work, and spoil nothing.
+    `name` is that of its file, and `busy` says of a folder, {}, that another has it. There is none on Windows, where
+    two runs in one folder would repeat work, and spoil nothing.
     """
-    with writing(folder / ".lock"):  # around the opening alone: an error of the block is not about this file
-        file = open(folder / ".lock", "wb")  # noqa: SIM115 — closed by the next statement
+    with writing(folder / name):  # around the opening alone: an error of the block is not about this file
+        file = open(folder / name, "wb")  # noqa: SIM115 — closed by the next statement
         free = lock(file.fileno())
     with file:
         if not free:
-            raise FolderBusy(f"another run is writing to {folder}; wait for it, or use another --out.")
+            raise FolderBusy(busy.format(folder))
         yield
 
 
