@@ -117,6 +117,18 @@ def test_others_follow_and_the_next_version_does_not_know_them(make, policy):
 
 
 @every_storage
+def test_no_checkpoint_is_written_that_would_pass_for_one_from_before(make, storage):
+    study = make(linear(9))
+    with_person(study)
+    study.update()
+    study.erase(IDS, **SIGNED)
+    session = study._session
+    earlier = session.at_cut(1, 1, session.specials())  # as of the first event, read after the erasure
+    session.save_checkpoint(earlier, earlier.mark)
+    assert session.read_checkpoint(1) is None  # without a warning
+
+
+@every_storage
 def test_versions_that_knew_them_are_gone_and_the_one_in_use_goes_when_it_is_replaced(make, storage):
     study = make(linear(9))
     play(study, 0, 10)

@@ -760,7 +760,7 @@ class Session:
         (state, position), base = mark, live.base
         with self.reading() as tables:
             event, gone, there = self.event(tables, base), gone_of(tables.specials()), tables.snapshots()
-        if gone.erased > live.began:
+        if gone.erased > min(live.began, position.seq):  # it may know what is gone, or would pass for one that does
             return
         header, arrays = provisional.content_at(live.policy, state)
         rows = {name.removeprefix(_PREFIX): arrays.pop(name) for name in list(arrays) if name.startswith(_PREFIX)}
