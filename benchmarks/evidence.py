@@ -299,6 +299,8 @@ def main() -> None:
     parser.add_argument("--standing", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("out/evidence.jsonl"))
     given = parser.parse_args()
+    if given.reference and not (given.reference / "src" / "rarely").is_dir():
+        parser.error(f"--reference must be a folder with src/rarely; got {given.reference}.")
     seeds = range(given.first, given.first + given.seeds)
     if given.standing:
         tasks = [(w, "default", 101, seed) for seed in seeds for w in STANDING]

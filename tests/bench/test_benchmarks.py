@@ -1,10 +1,14 @@
 """Every benchmark at a tiny size: it runs, and its figures have names, units and directions. No time is judged."""
 
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import suite
 from bench import BENCHMARKS, chosen
 from rarely import LinUCB
 from rarely.worlds import Cosine
@@ -53,6 +57,12 @@ def test_every_benchmark_gives_figures_of_its_name(name, fast_yardsticks):
     assert all(figure.name.startswith(name) for figure in figures)
     assert all(figure.value > 0 and figure.seconds > 0 and figure.says.endswith(".") for figure in figures)
     assert all(isinstance(line, str) for line in told)
+
+
+def test_a_reference_that_is_no_folder_of_sources_is_refused(tmp_path):
+    command = [sys.executable, Path(suite.__file__).parent.parent / "evidence.py", "--reference", tmp_path]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (said.returncode, "--reference must be a folder with src/rarely" in said.stderr) == (2, True)
 
 
 def test_the_tiny_ones_are_all_there_are():

@@ -77,8 +77,9 @@ def test_foreign_files_are_told_from_ours(saved, tmp_path):
     np.savez(foreign, a=np.zeros(3))
     with pytest.raises(SnapshotError, match="not a saved policy"):
         rarely.load(foreign)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(SnapshotError, match=r"there is none called .*nowhere\. Check the name") as missing:
         rarely.load(tmp_path / "nowhere")
+    assert isinstance(missing.value, FileNotFoundError)
     with pytest.raises((IsADirectoryError, PermissionError)):  # the latter on Windows
         rarely.load(tmp_path)
 

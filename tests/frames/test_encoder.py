@@ -182,7 +182,7 @@ def test_what_does_not_fit_is_refused_with_its_name(table, message):
 @pytest.mark.parametrize(
     ("table", "settings", "message"),
     [
-        ({"x": [None, None]}, {}, "must have a value; all are gaps"),
+        ({"x": [None, None]}, {}, r"all are gaps. Give ignore=\['x'\] \(--ignore x\)"),
         ({"x": [1, "a"]}, {}, "the same in all rows; row 1 has 'a'"),
         ({"x": [[1], [2]]}, {}, "row 0 has"),
         ({"x": [1]}, {"kinds": {"y": "hash"}}, "must have the column 'y'"),

@@ -211,6 +211,10 @@ def test_the_command_reads_a_log_of_its_own_and_refuses_what_has_no_probabilitie
     assert (code, "in round 1 the target chooses arm 0" in said) == (0, True)
     code, said = call(table(tmp_path / "log.csv", visits(30)), "--arm", "offer", "--reward", "sold", "--ignore", "p")
     assert (code, "error: the probabilities that arms were drawn from must be known" in said) == (1, True)
+    quoted = {'"unit, old"' if name == "p" else name: values for name, values in visits(30).items()}
+    options = ["--arm", "offer", "--reward", "sold", "--ignore", '"unit, old"']
+    code, said = call(table(tmp_path / "quoted.csv", quoted), *options)
+    assert (code, "error: the probabilities that arms were drawn from must be known" in said) == (1, True)
     assert call()[0] == 2
     policy.save(tmp_path / "policy.rarely")
     code, said = call(tmp_path / "log.csv", *OPTIONS, "--policy", tmp_path / "policy.rarely")

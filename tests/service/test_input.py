@@ -138,8 +138,14 @@ def test_what_is_not_there_is_not_found(shared, path):
     assert shared.send("GET", path).status == 404
 
 
+def test_a_path_that_is_not_there_is_named(shared):
+    assert shared.send("GET", "/nothing").content["detail"].startswith("there is no GET /nothing. /openapi.json lists")
+
+
 def test_another_method_is_not_allowed(shared):
-    assert shared.send("PUT", "/v1/studies/trial/decide", GOOD).status == 405
+    reply = shared.send("PUT", "/v1/studies/trial/decide", GOOD)
+    assert reply.status == 405
+    assert "there is no PUT /v1/studies/trial/decide; it takes POST." in reply.content["detail"]
 
 
 JSON = st.recursive(

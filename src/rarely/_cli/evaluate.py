@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import warnings
 from dataclasses import asdict, replace
@@ -29,7 +30,7 @@ def log_columns(
     reward: Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")] = None,
     probability: Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")] = None,
     features: Annotated[
-        str | None, typer.Option(help="Columns of features, as a,b,c; else all not named otherwise.")
+        str | None, typer.Option(help='Columns of features, as a,b,"c, d"; else all not named otherwise.')
     ] = None,
     ignore: Annotated[
         str | None, typer.Option(help="Columns to leave out, as id,time: unknown before the decision.")
@@ -43,10 +44,17 @@ def log_columns(
     """Return the columns that the options of a command name, as `read_log` takes them."""
     lists = {"context": features, "ignore": ignore}
     columns: dict[str, Any] = {"arm": arm, "reward": reward, "probability": probability, "id": id, "time": time}
-    columns |= {
-        name: text if text is None else [each.strip() for each in text.split(",")] for name, text in lists.items()
-    }
+    columns |= {name: text if text is None else _named(text) for name, text in lists.items()}
     return columns | {"drop_unknown": drop_unknown or None}
+
+
+def _named(text: str) -> list[str]:
+    """Return columns as CSV has them, in quotes where a name has a comma.
+
+    >>> _named('age, "unit, old"')
+    ['age', 'unit, old']
+    """
+    return [each.strip() for row in csv.reader([text], skipinitialspace=True) for each in row] or [text]
 
 
 with_columns = given(columns=log_columns)

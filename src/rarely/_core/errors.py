@@ -13,11 +13,11 @@ import numpy as np
 __all__ = [
     "ApproximationWarning", "BudgetSpent", "CeilingReached", "ConflictingReward", "ContextsWarning", "DriftWarning",
     "DroppedRound", "ForgettingWarning", "HistoryDropped", "InvalidContexts", "InvalidInput", "InvalidReward",
-    "InvalidSchedule", "InvalidSlate", "InvalidWorth", "JitterWarning", "ModelWarning", "NotCompiled",
-    "NotPositiveDefinite", "NothingToLearn", "NothingToLearnWarning", "OutlierWarning", "PolicyBusy", "RarelyError",
-    "RejectedWarning", "RosterFull", "RoundingWarning", "ScheduleWarning", "SnapshotError", "SnapshotWarning",
-    "StaleUpdate", "TooExpensive", "TrainingRejected", "UnknownArm", "UnknownRound", "UpdateDue", "WrongDecision",
-    "WrongUpdate",
+    "InvalidSchedule", "InvalidSlate", "InvalidWorth", "JitterWarning", "MissingSnapshot", "ModelWarning",
+    "NotCompiled", "NotPositiveDefinite", "NothingToLearn", "NothingToLearnWarning", "OutlierWarning", "PolicyBusy",
+    "RarelyError", "RejectedWarning", "RosterFull", "RoundingWarning", "ScheduleWarning", "SnapshotError",
+    "SnapshotWarning", "StaleUpdate", "TooExpensive", "TrainingRejected", "UnknownArm", "UnknownRound", "UpdateDue",
+    "WrongDecision", "WrongUpdate",
 ]  # fmt: skip
 """All errors and warnings, which `rarely.errors` exports; the functions below refuse arguments with them."""
 
@@ -124,6 +124,10 @@ class NotPositiveDefinite(RarelyError, ArithmeticError):
 
 class SnapshotError(RarelyError, ValueError):
     """A file that is not a whole, unaltered snapshot of a policy."""
+
+
+class MissingSnapshot(SnapshotError, FileNotFoundError):
+    """No file of the name that a policy should be loaded from."""
 
 
 class SnapshotWarning(UserWarning):

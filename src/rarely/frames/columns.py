@@ -218,12 +218,16 @@ class Column:
         gaps = len(stated) < len(values)
         if not stated:
             rule = f"column {name!r} of the sample must have a value; all are gaps"
-            raise InvalidContexts(f"{rule}. Give ignore=[{name!r}].")
+            raise InvalidContexts(f"{rule}. Give ignore=[{name!r}] (--ignore {name}).")
         kind = _kind_of(name, values, max_categories) if kind is None else kind
         check_choice(f"the kind of {name!r}", kind, ColumnKind)
         if kind == "hash" and len(stated) == len({*map(key_of, stated)}):
             event = f"column {name!r}: all {len(stated)} values differ, as ids do, which say nothing about new rows."
-            warnings.warn(f"{event} Leave it out with ignore=[{name!r}] if it is one.", ContextsWarning, stacklevel=5)
+            warnings.warn(
+                f"{event} Leave it out with ignore=[{name!r}] (--ignore {name}) if it is one.",
+                ContextsWarning,
+                stacklevel=5,
+            )
         if kind == "number":
             return cls(name, kind, gaps, median=float(np.nanmedian(_numbers(values))))
         if kind == "date":

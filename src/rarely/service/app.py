@@ -598,7 +598,10 @@ def _log_request(request: HttpRequest, status: int, seconds: float, id: str, pro
 async def _answer_error(request: HttpRequest, error: Exception) -> Response:
     if isinstance(error, HTTPException):  # of the router, which found no route
         request.app.state.meters.count("rarely_requests_total", route="none", status=str(error.status_code))
-        return response_of(Refusal(error.status_code, str(error.detail), headers=dict(error.headers or {})))
+        headers = dict(error.headers or {})
+        here = f"; it takes {headers['Allow']}" if "Allow" in headers else ""
+        said = f"there is no {request.method} {request.url.path[:200]}{here}. /openapi.json lists paths and methods."
+        return response_of(Refusal(error.status_code, said, headers=headers))
     if not isinstance(error, RarelyError):
         LOG.error("a request failed", exc_info=error)
     return response_of(error)

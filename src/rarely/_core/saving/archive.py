@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely._core.errors import SnapshotError
+from rarely._core.errors import MissingSnapshot, SnapshotError
 from rarely._core.saving.files import path_of, replacing
 from rarely._core.types import Arrays
 from rarely._core.version import __version__
@@ -101,7 +101,11 @@ def _write(file: BinaryIO, header: dict[str, Any], arrays: Arrays) -> None:
 
 def read(path: str | os.PathLike[str]) -> Archive:
     """Return what a whole and unaltered file holds; raise SnapshotError before allocating more than its size."""
-    mode = os.stat(path_of(path)).st_mode
+    try:
+        mode = os.stat(path_of(path)).st_mode
+    except FileNotFoundError:
+        there = f"there is none called {os.path.abspath(path)}"
+        raise MissingSnapshot(f"a policy is loaded from a file that `save` wrote; {there}. Check the name.") from None
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is an error of `open`; a pipe would make it wait
         raise SnapshotError(f"{os.fspath(path)} must be a file that save() wrote; it is a device or a pipe.")
     with open(path, "rb") as file:
