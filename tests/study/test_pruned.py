@@ -1,5 +1,6 @@
 """Old decisions and rewards go behind a version, their last hash stays, and the study is what it was."""
 
+import datetime as dt
 import sqlite3
 
 import pytest
@@ -97,8 +98,9 @@ def test_it_stops_at_the_version_in_use_and_says_so(make):
     assert (again.events, again.last) == (0, 0)
     assert len(study.verify().gone) == 1
     assert study.prune(1, **SIGNED).events == 0
-    assert study.prune("1970-01-02", **SIGNED).events == 0
-    for wrong in (0, -1, "yesterday", None, 1.5):
+    for early in ("1970-01-02", dt.date(1970, 1, 2)):
+        assert study.prune(early, **SIGNED).events == 0
+    for wrong in (0, -1, "yesterday", None, 1.5, "9" * 5000):
         with pytest.raises(InvalidStudy, match="before must be"):
             study.prune(wrong, **SIGNED)
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import accumulate, chain
 from operator import lt
 from typing import Any, Literal, get_args
@@ -98,8 +98,10 @@ def read_moment(value: Any, name: str, last: int | None = None) -> int | datetim
     >>> read_moment("17", "before"), read_moment("20261118", "before").isoformat()
     (17, '2026-11-18T00:00:00+00:00')
     """
-    day = isinstance(value, str) and len(value) == len("20261118")
-    number = int(value) if isinstance(value, str) and value.isdecimal() and not day else value
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = value.isoformat()
+    digits = isinstance(value, str) and value.isdecimal() and len(value) < 20
+    number = int(value) if digits and len(value) != len("20261118") else value
     if is_whole(number) and 1 <= number <= (last or number):
         return int(number)
     try:
