@@ -46,6 +46,9 @@ def test_what_a_version_needs_stays_and_the_rest_goes(make, storage, tmp_path):
     with pytest.warns(ErasedWarning, match="kept for a year"):
         assert study.log().rounds.tolist() == list(range(21, 31))
     with pytest.warns(ErasedWarning):
+        assert len(study.log(after=done.last - 1)) == 10  # an event that went, too
+    assert len(study.log(after=done.last)) == 10
+    with pytest.warns(ErasedWarning):
         assert study.export(tmp_path / "log.csv").decisions == 10
     assert len(list(study.decisions())) == 10
     assert [version.number for version in study.versions()] == [0, 1, 2]

@@ -140,7 +140,7 @@ def verify(
         if event.seq <= gone.last:  # an act among what was pruned: `kept_hash` vouches for its place
             checked, previous = event.seq - 1, event.previous
         elif gone.last and checked <= gone.last:
-            checked, previous = gone.last, gone.pruned["head"]
+            checked, previous = gone.begin.seq, gone.begin.head
             lost |= noted.pop(checked, previous) != previous
         flaw = flaw_of(session.name, event, checked + 1, previous, gone.left.get(event.seq))
         if not flaw and (event.seq == 1) != (event.kind == "create"):
@@ -385,11 +385,11 @@ class _Player:
 def records(session: Session, last: int | None = None, first: int = 0) -> Iterator[DecisionRecord]:
     """Yield the decisions of a part of the record, as far as it is there; `BrokenStudy` at the first altered event."""
     with session.reading() as tables:
-        gone, begin = gone_of(tables.specials()), session.event(tables, first) if first else None
-    position = Position() if begin is None else Position(seq=first, head=begin.hash)
-    if first < gone.last:
-        first, position = gone.last, Position(seq=gone.last, head=gone.pruned["head"])
-    for event in session.checked(session.events(first, session.last_seq() if last is None else last), position):
+        position = gone_of(tables.specials()).begin
+        if first > position.seq:
+            position = Position(seq=first, head=session.event(tables, first).hash)
+    end = session.last_seq() if last is None else last
+    for event in session.checked(session.events(position.seq, end), position):
         if event.kind == "decide":
             yield record_of(event, session.settings.arms)
 

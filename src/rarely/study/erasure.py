@@ -173,12 +173,11 @@ def _follow_without(session: Session, persons: _Persons) -> tuple[LivePolicy | N
     """
     with session.writing():
         position = session.position
-    gone = session.gone()
     with session.reading() as tables:
         told = persons.rewards(tables)
     found: dict[int, Event] = {}
     live: LivePolicy | None = None
-    at = Position(seq=gone.last, head=gone.pruned["head"]) if gone.last else Position()
+    at = session.gone().begin
     for _ in range(MAX_CATCH_UPS):
         before, last = at.seq, session.last_seq()
         for event in session.checked(session.events(at.seq, last), at):

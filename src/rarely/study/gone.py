@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rarely.study.events import Event, arrays_in, canonical, day, digest, packed
+from rarely.study.events import Event, Position, arrays_in, canonical, day, digest, packed
 
 ERASED = '"erased":true'
 """How the body of a row says that it was erased."""
@@ -43,6 +43,11 @@ class Gone:
     """What the last pruning said."""
     said: tuple[str, ...]
     """When, by whom and why, in a sentence each."""
+
+    @property
+    def begin(self) -> Position:
+        """Where the chain goes on behind what was pruned: its beginning, if nothing was."""
+        return Position(seq=self.last, head=self.pruned["head"]) if self.last else Position()
 
 
 def gone_of(specials: Iterable[Event]) -> Gone:
