@@ -52,6 +52,7 @@ def like(kind, t):
         (lambda t: 3 * t**0.3, like, {"few-3"}),
         (lambda t: 6 * np.log(t), lambda kind, t: t ** (0.5 + 0.05 * (kind == "adaptive")), {"theory-1", "few-1"}),
         (lambda t: 6 * np.log(t), lambda kind, t: t**0.5 * (1.2 if kind == "fixed" else 1.0), {"few-2"}),
+        (lambda t: 6 * np.log(t), lambda kind, t: t**0.5 * (2.0 if kind == "adaptive" and t > 4000 else 1.0), set()),
     ],
 )
 def test_each_claim_about_lengths_fails_for_its_own_reason(versions, regret, failing):

@@ -178,6 +178,18 @@ def test_what_is_missing_is_listed_and_nothing_is_written(published, tmp_path):
     assert "3 of 3 cells are to be played" in longer
 
 
+def test_pieces_are_merged(published, tmp_path):
+    """What several files have together is there, once, and nothing is left to be played."""
+    records, command = read_fitting(published)[0], ["reproduce", "cosine", "--rounds", "101", "--preset", "code"]
+    mine = [one for one in records if one.configuration.id == "fixed-B40"]
+    pack(mine[:1], tmp_path / "a.jsonl.gz")
+    pack(mine, tmp_path / "b.jsonl.xz")
+    command += ["--from", str(tmp_path / "a.jsonl.gz"), "--from", str(tmp_path / "b.jsonl.xz"), "--only", "fixed-B40"]
+    said = CliRunner().invoke(app, [*command, "--runs", "2", "--out", str(tmp_path / "out")]).output
+    assert said.count("1 records of") == 2
+    assert "0 cells to play" in said
+
+
 def test_the_smallest_file_is_read_as_the_other(published, tmp_path):
     pack(read_packed(published, Record).records, tmp_path / "records.jsonl.xz")
     one, other = (read_packed(path, Record).records for path in (published, tmp_path / "records.jsonl.xz"))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -58,9 +59,11 @@ def reproduce_command(
         typer.Option(help="Where runs are played; gpu plays hundreds at once, preset code on processors."),
     ] = "local",
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it a local Ray is started.")] = None,
-    source: Annotated[
-        File,
-        typer.Option("--from", help="Published records: of those asked for, what this code would play alike is kept."),
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from", help="Published records, of which what this code would play alike is kept; may be repeated."
+        ),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")] = False,
     quick: Annotated[
@@ -86,24 +89,19 @@ def reproduce_command(
     """
     if address is not None and engine != "ray":
         raise InvalidInput("--address is for --engine ray; the local engine has none.")
-    if quick and (problems or preset or only or source):
+    if quick and (problems or preset or only or sources):
         raise InvalidInput("--quick plays a fixed selection; leave out problems, --preset, --only and --from.")
     check_folder(out)
     executor = executor_of(engine, jobs, address)
     cells = catalogue.quick_cells() if quick else _cells(problems, preset, runs, rounds, only)
     say_loops()
     if listed:
-        _say_missing(cells, [*Store(out).find().records, *(read_fitting(source)[0] if source else [])], executor)
+        read = (read_fitting(source)[0] for source in sources or ())
+        _say_missing(cells, [*Store(out).find().records, *itertools.chain(*read)], executor)
         return
-    if source is not None:
-        with Stages("reading published records") as stages:
-            records, left_out = read_fitting(source)
-            asked = {cell.id.rpartition("/")[0] for cell in cells}  # with all of their runs: the report is the better
-            mine = [record for record in records if record.id.rpartition("/")[0] in asked]
-            new = copy_records(mine, Store(out), partial(stages, "unpacking records"))
-        console.print(f"{new} records of {escape(str(source))} are new in {escape(str(out))}")
-        for family, count in left_out.items():
-            console.print(f"{count} of {family} are left out: this version gives other numbers, and plays them anew")
+    asked = {cell.id.rpartition("/")[0] for cell in cells}  # with all of their runs: the report is the better
+    for source in sources or ():
+        _unpack(source, out, asked)
     if not quick:
         with Stages("reading records"):
             _check_engine(cells, out, gpu=engine == "gpu")
@@ -118,6 +116,17 @@ def _told(record: Any) -> str:
     """Return what came of one quick run."""
     label = next(label for label, one in catalogue.QUICK_CONFIGURATIONS.items() if one == record.configuration)
     return f"{label}, run {record.seed + 1}: lost {record.regret:.0f} of reward with {len(record.updates)} updates"
+
+
+def _unpack(source: Path, out: Path, asked: set[str]) -> None:
+    """Copy what fits of the configurations asked for into a folder, and say what is left out."""
+    with Stages("reading published records") as stages:
+        records, left_out = read_fitting(source)
+        mine = [record for record in records if record.id.rpartition("/")[0] in asked]
+        new = copy_records(mine, Store(out), partial(stages, "unpacking records"))
+    console.print(f"{new} records of {escape(str(source))} are new in {escape(str(out))}")
+    for family, count in left_out.items():
+        console.print(f"{count} of {family} are left out: this version gives other numbers, and plays them anew")
 
 
 def _say_missing(cells: Sequence[Cell], records: Sequence[Record], executor: Executor) -> None:

@@ -37,7 +37,7 @@ SECONDS = {"neuralucb": 1.5e-3, "network": 1e-6, "evidence": 9e-5}
 """Of one of 16 processes that share an H200, by the round of a cell; of networks and evidence by the round and update.
 
 Evidence is measured, before L⁻¹ was kept; networks are those of T ≤ 2000, in eight times as long as the two that play
-them need. Longer ones read a Z whose size is T²: measured at T = 4000 and 8000, eight replicas at a time.
+them need. Longer ones have a Z of T² numbers, factored at each update: measured at T = 8000 and 16 000.
 """
 
 
@@ -106,7 +106,7 @@ def seconds_of(cell: Any) -> float:
     if not kind:
         return float(cell.work())
     updates = 1 if kind == "neuralucb" else cell.updates
-    return float(SECONDS[kind] * cell.rounds * updates * longer ** {"neuralucb": 1, "network": 2}.get(kind, 0))
+    return float(SECONDS[kind] * cell.rounds * updates * longer ** {"neuralucb": 1, "network": 1.7}.get(kind, 0))
 
 
 def parted(cells: Sequence[runs.Cell]) -> list[Part]:

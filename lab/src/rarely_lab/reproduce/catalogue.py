@@ -24,7 +24,10 @@ GRID = (0.001, 0.01, 0.1, 1.0)  # the paper's values of LinUCB's λ and β; it r
 FAIR = (1.0, 1.0)  # LinUCB's λ and β fixed beforehand: the plain choice, made without a look at any result
 
 LENGTHS = (500, 1000, 2000, 4000, 8000, 16_000)
-SEQUENTIAL = 8000  # the longest T with NeuralUCB itself, whose 100 runs take a GPU some ten minutes there
+SEQUENTIAL = 8000  # the longest T with NeuralUCB itself
+LONG_RUNS = {8000: 30, 16_000: 16}
+"""Runs of the longest T, of which an H200 plays one in 1.2 s (8000; NeuralUCB in about 7 s) or 6.7 s (16 000)."""
+JUDGED = 4000  # the longest T with 100 runs: longer ones are shown beside a claim, and their versions count
 CODE_RUNS, DEFAULT_RUNS, LINEAR_RUNS = 30, 30, 300
 """The most runs in preset code, which no GPU plays; of the default off the paper's four problems; and of LinUCB."""
 _GPU: tuple[PresetName, ...] = ("paper", "practical")
@@ -36,6 +39,13 @@ _QUADRATIC = Problem(
 _MUSHROOM = Problem("mushroom", DATASETS["mushroom"], batches=(40, 100, 250), log_ratios=(20, 30, 40), base="mushroom")
 _MAGIC = Problem("magic", DATASETS["magic"], log_ratios=(50, 60, 70), base="magic")
 _FOUR = (_COSINE, _QUADRATIC, _MUSHROOM, _MAGIC)
+
+
+def _lengthened(problem: Problem, rounds: int) -> Problem:
+    runs, name = LONG_RUNS.get(rounds, 100), f"{problem.name}-T{rounds}"
+    return replace(problem, name=name, base="", rounds=rounds, batches=growing(rounds), runs=runs, presets=_GPU)
+
+
 PROBLEMS = {
     problem.name: problem
     for problem in (
@@ -47,11 +57,7 @@ PROBLEMS = {
         # The four once more, for their processor times where a GPU has played the runs.
         *(replace(problem, name=f"{problem.name}-timed", timed=True, runs=30, presets=_GPU) for problem in _FOUR),
         # Two problems at six lengths, with grids of log T and √T batches: how regret and versions grow with T.
-        *(
-            replace(problem, name=f"{problem.name}-T{t}", base="", rounds=t, batches=growing(t), runs=100, presets=_GPU)
-            for problem in (_QUADRATIC, _COSINE)
-            for t in LENGTHS
-        ),
+        *(_lengthened(problem, rounds) for problem in (_QUADRATIC, _COSINE) for rounds in LENGTHS),
     )
 }
 PAPER = tuple(problem.name for problem in _FOUR)
