@@ -267,6 +267,20 @@ def test_persons_are_found_by_a_column_and_ids_need_not_be_text(make):
         study.erase(4711, by="pateint", **SIGNED)
 
 
+@pytest.mark.parametrize("column", ["id", "user"])
+def test_a_column_with_the_name_of_something_else_is_told_from_it(make, column):
+    sample = {"age": [20, 40, 60], column: [1, 2, 3]}
+    policy = FramePolicy.fit(LinUCB, sample, arms=["tea", "rum"], ignore=[column], schedule=OnDemand(), seed=0)
+    study = make(policy, arms=None)
+    study.ask({"user": {"age": 20, column: "mustermann"}}, id="visit-0")
+    done = study.erase("mustermann", by=column, **SIGNED)
+    assert done.decisions == 0
+    assert done.remains == (f"the column {column!r} was not looked at: give by='user.{column}' for it.",)
+    assert study.erase("mustermann", by=f"user.{column}", **SIGNED).decisions == 1
+    assert "mustermann" not in rows_of(study)
+    assert study.verify().whole
+
+
 def test_a_person_with_a_large_number_is_not_taken_for_the_next(make):
     sample = {"age": [20, 40, 60], "patient": [1, 2, 3]}
     policy = FramePolicy.fit(LinUCB, sample, arms=["tea", "rum"], ignore=["patient"], schedule=OnDemand(), seed=0)

@@ -28,6 +28,8 @@ from rarely.study.versions import OUTCOMES
 
 BY = ("id", "user")
 """What names a person besides a column: ids of decisions, or of users."""
+COLUMN = "user."
+"""What may stand before the name of a column of the user's table; it must where that is "id" or "user"."""
 BYTES = bytes | bytearray | memoryview
 """What Python takes apart into numbers, or reads as one."""
 
@@ -81,7 +83,7 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
             decisions, rewards = _erase(session, tables, persons, (live, found, last), signed)
     with session.writing() as tables:
         gone, position, history = gone_of(tables.specials()), session.position, session.live.policy.history
-    remains = [said for said in (_cleaned(session),) if said]
+    remains = [said for said in (persons.other, _cleaned(session)) if said]
     if position.base in gone.snapshots:
         remains.append(
             f"version {position.version}, which is in use, may have learned from erased contexts: its snapshot goes "
@@ -112,6 +114,10 @@ class _Persons(NamedTuple):
 
     ids: frozenset[str]
     by: str
+    column: str
+    """The column that `by` names, if it names one."""
+    other: str = ""
+    """What `by` may have been meant for as well, in a sentence."""
 
     def made(self, event: Event) -> bool:
         """Return whether an event is a decision about one of them that was not erased already."""
@@ -122,13 +128,12 @@ class _Persons(NamedTuple):
             return event.ref in self.ids or content.get("slot", [None])[0] in self.ids
         if self.by == "user":
             return content.get("user") in self.ids
-        return _text(content.get("sent", {}).get("user", {}).get(self.by)) in self.ids
+        return _text(content.get("sent", {}).get("user", {}).get(self.column)) in self.ids
 
     def rewards(self, tables: Tables, decided: Iterable[str] = ()) -> list[Event]:
         """Return the rewards of these decisions, and those told by ids of theirs that were never decided."""
-        named = filter(
-            str.isprintable, self.ids if self.by == "id" else ()
-        )  # no other is an id, or fits every database
+        # What cannot be printed is no id, and no text of every database.
+        named = filter(str.isprintable, self.ids if self.by == "id" else ())
         told = tables.deliveries([*{*decided, *named}])
         return [event for events in told.values() for event in events]
 
@@ -143,12 +148,16 @@ def _read_persons(session: Session, ids: Any, by: str) -> _Persons:
     tables = session.settings.tables
     users = None if tables is None else tables.users
     columns = () if users is None else (*(column.name for column in users.columns), *users.ignore)
-    if by not in (*BY, *columns):
+    column = by.removeprefix(COLUMN) if isinstance(by, str) and by not in columns else by
+    if by not in BY and column not in columns:
         raise InvalidStudy(
             f"by must be what the ids are: 'id', of decisions; 'user'; or a column of the user's table "
             f"({', '.join(columns) or 'this study has none'}); got {shown(by)}."
         )
-    return _Persons(frozenset(text for text in texts if text is not None), by)
+    other = (
+        f"the column {by!r} was not looked at: give by={COLUMN + by!r} for it." if by in BY and by in columns else ""
+    )
+    return _Persons(frozenset(text for text in texts if text is not None), by, column, other)
 
 
 def _text(value: Any) -> str | None:

@@ -654,7 +654,7 @@ class Study:
             One, or a list: 17, 17.0 and "17" are the same.
         by
             "id" if they are ids of decisions or slates, "user" if they were given as `ask(user=…)`, or the column of
-            the user's table that holds them, where requests come by columns.
+            the user's table that holds them, where requests come by columns; "user.id" for a column "id".
         """
         return erasure.erase(self._session, ids, by, _signed_by_person(actor, reason))
 
