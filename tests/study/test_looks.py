@@ -4,6 +4,7 @@ import html
 import itertools
 import json
 import math
+from datetime import date
 from statistics import NormalDist
 
 import numpy as np
@@ -133,7 +134,7 @@ def test_as_of_gives_what_any_day_gave():
     status = study.status()
     clock.now += 86_400.0
     enrol(study, 100, 50)
-    for as_of in ("2023-11-14", status.events, "2023-11-14T23:00:00+00:00"):
+    for as_of in ("2023-11-14", date(2023, 11, 14), status.events, "2023-11-14T23:00:00+00:00"):
         assert study.analysis(as_of=as_of).describe() == first.describe()
     assert study.analysis(as_of="2023-11-15").decisions == 150
     for wrong, says in (("2020-01-01", "began after"), ("yesterday", "as_of must be"), (0, "as_of must be")):

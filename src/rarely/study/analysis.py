@@ -16,7 +16,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -638,11 +637,9 @@ class _Trial:
 def seq_of(session: Session, as_of: Any) -> int:
     """Return the last event of a day or a moment, given as text or `datetime`; or an event by its number."""
     last = session.last_seq()
-    moment = last if as_of is None else read_moment(as_of, "as_of", last)
+    moment = last if as_of is None else read_moment(as_of, "as_of", last, end=True)
     if isinstance(moment, int):
         return moment
-    if isinstance(as_of, str) and len(as_of) <= len("2026-11-18"):
-        moment += timedelta(days=1, microseconds=-1)
     with session.reading() as tables:
         found = tables.last_until(round(moment.timestamp() * 1e6), last)
     if not found:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate, chain
 from operator import lt
 from typing import Any, Literal, get_args
@@ -92,8 +92,10 @@ def day(time: int) -> str:
     return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d}"
 
 
-def read_moment(value: Any, name: str, last: int | None = None) -> int | datetime:
+def read_moment(value: Any, name: str, last: int | None = None, *, end: bool = False) -> int | datetime:
     """Return an event by its number, up to `last`, or a day or a moment (UTC), all also as text; refuse any other.
+
+    A day is the moment at which it begins, or its `end`.
 
     >>> read_moment("17", "before"), read_moment("20261118", "before").isoformat()
     (17, '2026-11-18T00:00:00+00:00')
@@ -111,6 +113,8 @@ def read_moment(value: Any, name: str, last: int | None = None) -> int | datetim
             f"{name} must be a day or a moment such as '2026-11-18' (UTC), or an event from 1 "
             f"{'on' if last is None else f'to {last}'}; got {shown(value)}."
         ) from None
+    if end and isinstance(value, str) and len(value) <= len("2026-11-18"):
+        moment += timedelta(days=1, microseconds=-1)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
