@@ -421,11 +421,11 @@ def kernel_features(rng, count, dim, weights, memory, like=None):
     past=COUNTS,
     new=COUNTS,
     dim=st.integers(1, 6),
-    kinds=st.sets(st.integers(0, 4), min_size=1),
+    kinds=st.sets(st.integers(0, 5), min_size=1),
     memory=st.sampled_from([Memory(), Memory(decay=0.1), Memory(change=2.0), Memory(0.01, 5.0)]),
 )
 def test_kernels_are_numpys(loops, seed, past, new, dim, kinds, memory):
-    rng, weights = np.random.default_rng(seed), np.zeros(5)
+    rng, weights = np.random.default_rng(seed), np.zeros(6)
     weights[list(kinds)] = rng.random(len(kinds)) + 0.1
     contexts, left = kernel_features(rng, past, dim, weights, memory)
     _, right = kernel_features(np.random.default_rng(seed), new, dim, weights, memory, contexts)

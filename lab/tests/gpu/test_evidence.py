@@ -100,8 +100,8 @@ def test_each_part_is_that_of_the_core_whatever_the_sizes(memory):
         rng = np.random.default_rng(seed)
         views, units, metric, target, trust = data(rng, count, dim, with_metric)
         weights, times = weights_of(rng, metric), np.arange(count, dtype=float)
-        wanted = list(range(4 + (metric is not None)))
-        grams = arithmetic().grams(views, wanted, np.ones(5), times)
+        wanted = [kernel for kernel in range(len(kernels.NAMES)) if kernel != kernels.LEARNED or metric is not None]
+        grams = arithmetic().grams(views, wanted, np.ones(len(kernels.NAMES)), times)
         lost, variance = grams.misfits(weights, memory, trust, target, RIDGES[: 1 + seed])
         points = views.features(weights, times, memory)
         system = arithmetic().system(points, 2.0)

@@ -26,14 +26,14 @@ from rarely.extend import provisional as core
 from rarely.extend.provisional import MOST, NAMES, Grams, KernelDual, System, Views
 from rarely_lab.gpu.together import compute, run_together
 
-LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED = range(len(NAMES))
+LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED, COLUMNS = range(len(NAMES))
 Pair = tuple[Array, Array]
 AT_ONCE = 2**30  # bytes of matrices that are factored together
 SMALL = 64  # rounds up to which the processor factors what has no rounds before it
 
 
 class Packed(NamedTuple):
-    """Features of several runs, (R, n, P): [x·√w | u | z | signals | learned | clock], zeros beyond those of each."""
+    """Features of several runs, (R, n, P): [x·√w | u | z | s | signals | learned | clock], and zeros beyond."""
 
     rows: Tensor
     dim: int
@@ -41,8 +41,8 @@ class Packed(NamedTuple):
     def products(self, other: Packed) -> Tensor:
         """Return the weighted kernels between features, (R, n, n'), as `rarely._core.model.kernels.products` does."""
         d = self.dim
-        (x, u, z, signals, clock), (y, v, a, others, times) = (
-            rows.split((d, d + 1, d + 1, 4, 2), dim=-1) for rows in (self.rows, other.rows)
+        (x, u, z, s, signals, clock), (y, v, a, columns, others, times) = (
+            rows.split((d, d + 1, d + 1, d, 4, 2), dim=-1) for rows in (self.rows, other.rows)
         )
         cosine = u @ v.mT
         out = x @ y.mT
@@ -51,6 +51,8 @@ class Packed(NamedTuple):
         out += _tangent(u, v, cosine) * (signals[..., :1] * others[..., None, :, 0] / 2)
         if bool(signals[..., 3].any()):
             out += _tangent(z, a, z @ a.mT) * (signals[..., 3:] * others[..., None, :, 3] / 2)
+        if bool(s.any()):
+            out += _shared(s, columns)
         if bool(clock[..., 0].any()):
             out *= torch.exp(-(clock[..., :1] - times[..., None, :, 0]).abs())
         return out * (clock[..., 1:] == times[..., None, :, 1])
@@ -63,16 +65,24 @@ def dim_of(factors: Factors) -> int:
 
 def packed(factors: Factors) -> Array:
     """Return the features of one run as rows of `Packed`."""
-    (x, u, z, clock), (size, signals, learned, _), dim = factors.inputs, factors.signals, dim_of(factors)
-    out = np.zeros((len(u), 3 * dim + 8))
+    (x, u, z, s, clock), (size, signals, learned, *_), dim = factors.inputs, factors.signals, dim_of(factors)
+    out = np.zeros((len(u), 4 * dim + 8))
     if x.shape[1]:
         np.multiply(x, size, out=out[:, :dim])
     out[:, dim : 2 * dim + 1] = u
     if z.shape[1]:
         out[:, 2 * dim + 1 : 3 * dim + 2] = z
-        out[:, 3 * dim + 5 : 3 * dim + 6] = learned
-    out[:, 3 * dim + 2 : 3 * dim + 5], out[:, 3 * dim + 6 :] = signals, clock
+        out[:, 4 * dim + 5 : 4 * dim + 6] = learned
+    if s.shape[1]:
+        out[:, 3 * dim + 2 : 4 * dim + 2] = s
+    out[:, 4 * dim + 2 : 4 * dim + 5], out[:, 4 * dim + 6 :] = signals, clock
     return out
+
+
+def _shared(s: Tensor, others: Tensor) -> Tensor:
+    """Return the kernel of columns, (R, n, n')."""
+    sums, more = s.abs().sum(-1), others.abs().sum(-1)
+    return (sums[..., None] + more[..., None, :] - torch.cdist(s, others, p=1.0)) / 2
 
 
 def _tangent(a: Tensor, b: Tensor, cosine: Tensor) -> Tensor:
@@ -317,7 +327,7 @@ class Device:
 
     def _make_room(self, dim: int) -> None:
         if not self.past.shape[2]:
-            self.past = self.past.new_zeros((*self.past.shape[:2], 3 * dim + 8))
+            self.past = self.past.new_zeros((*self.past.shape[:2], 4 * dim + 8))
 
     def factored(self, calls: Any) -> list[Array | None]:
         """Factor λI + K of the first rounds of each Z, and return by how much each round makes log det Z grow."""
@@ -343,13 +353,13 @@ class Device:
         return [each[:, : len(view.x), : len(view.x)] for each, view in zip(whole, views, strict=True)]
 
     def _kernels(self, views: Sequence[Views]) -> Tensor:
-        """Return linear, network, products, constant and learned of each run, (R, 5, n, n)."""
-        x, u, norms = (self.padded([part(view) for view in views]) for part in _PARTS)
+        """Return linear, network, products, constant, learned and columns of each run, (R, 6, n, n)."""
+        x, u, norms, c = (self.padded([part(view) for view in views]) for part in _PARTS)
         lengths = norms[:, :, None] * norms[:, None]
         cosine, constant = u @ u.mT, torch.ones_like(lengths)
         made = [x @ x.mT, _tangent(u, u, cosine) * lengths / 2, (cosine * lengths).square() / 2, constant]
         z, norms = (self.padded([part(view.u if view.z is None else view.z) for view in views]) for part in _SIDES)
-        made.append(_tangent(z, z, z @ z.mT) * norms[:, :, None] * norms[:, None] / 2)
+        made += [_tangent(z, z, z @ z.mT) * norms[:, :, None] * norms[:, None] / 2, _shared(c, c)]
         return torch.stack(made, 1)
 
     def _summed(self, grams: Tensor, weights: Any, memories: Any, times: Sequence[Array]) -> Tensor:
@@ -397,7 +407,7 @@ class Device:
         lower, good = self._cholesky(gram, noise, counts)
         right = self.padded(targets)[..., None]
         a = torch.cholesky_solve(right, lower)[..., 0]
-        x, u, norms = (self.padded([part(view) for view in views]) for part in _PARTS)
+        x, u, norms, _ = (self.padded([part(view) for view in views]) for part in _PARTS)
         z, lengths = (self.padded([part(view.u if view.z is None else view.z) for view in views]) for part in _SIDES)
         stretch = self.put([
             np.divide(each.sizes, each.rates, out=np.zeros(len(each.rates)), where=each.rates > 0) for each in units
@@ -439,7 +449,12 @@ class Device:
         return lower, ((info == 0) & pivots.all(1)).cpu().numpy()
 
 
-_PARTS: tuple[Callable[[Views], Array], ...] = (attrgetter("x"), attrgetter("u.unit"), attrgetter("u.norms"))
+_PARTS: tuple[Callable[[Views], Array], ...] = (
+    attrgetter("x"),
+    attrgetter("u.unit"),
+    attrgetter("u.norms"),
+    attrgetter("c"),
+)
 _SIDES: tuple[Callable[[Any], Array], ...] = (attrgetter("unit"), attrgetter("norms"))
 
 

@@ -5,11 +5,16 @@
 
     linear      x·x'                   products    (u·u')²/2
     network     τ(u, u')               learned     τ(z, z')             constant    1
+    columns     Σ_j min(|c_j|, |c'_j|) over columns in which both have one sign
 
 τ is the tangent kernel of a network with one hidden layer (`tangent_kernel`), of gain 1: a network of infinite width,
 trained lazily. A network of finite width also learns which directions of a context matter. So does R: R² is the mean
 outer product of the gradients of what the version before predicted (Radhakrishnan, Beaglehole, Pandit and Belkin,
 *Mechanism for feature learning in neural networks*, Science 383, 2024), and nothing is trained.
+
+Functions of `columns` are sums of functions of one column each, as rough as a random walk that begins in the center:
+what steps along single columns add up to, as codes, ages and prices in tables ask for. ½(‖c‖₁ + ‖c'‖₁ − ‖c − c'‖₁), the
+stump kernel of Lin and Li, *Support vector machinery for infinite ensemble learning*, JMLR 9, 2008.
 
 Time is a factor of all of them: exp(−δ|t − t'|)·1[t and t' on one side of a change], 1 where nothing is forgotten.
 
@@ -20,7 +25,7 @@ are those of any features. A kernel of weight 0 has a layer without columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,8 +38,8 @@ from rarely._core.native import in_use, library, linalg
 from rarely._core.native.loader import struct
 from rarely._core.types import Array, BoolArray
 
-NAMES = ("linear", "network", "products", "constant", "learned")
-LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED = range(len(NAMES))
+NAMES = ("linear", "network", "products", "constant", "learned", "columns")
+LINEAR, NETWORK, PRODUCTS, CONSTANT, LEARNED, COLUMNS = range(len(NAMES))
 TANGENT = NTK(2, "network")
 SPARSE = 0.3
 """A column with a greater part of zeros is not centred: what is 0 stays 0, and blocks of arms share nothing."""
@@ -105,6 +110,7 @@ class Views:
     """Contexts as each kernel sees them."""
 
     x: Array
+    c: Array
     u: Directions
     z: Directions | None
 
@@ -112,14 +118,14 @@ class Views:
     def of(cls, contexts: Array, units: Units, metric: Array | None) -> Views:
         """Return the views of (n, d) contexts; without a metric nothing was learned yet."""
         c = units.centred(contexts)
-        return cls(units.raw(contexts), _with_constant(c), None if metric is None else _with_constant(c @ metric))
+        return cls(units.raw(contexts), c, _with_constant(c), None if metric is None else _with_constant(c @ metric))
 
     def grams(self, wanted: Sequence[int]) -> Array:
         """Return the (n, n) matrices of these kernels, one after the other."""
         tangent = TANGENT.between(self.u, self.u) / TANGENT.gain
         inner = (self.u.unit @ self.u.unit.T) * self.u.norms * self.u.norms[:, None]
         made = {LINEAR: self.x @ self.x.T, NETWORK: tangent, PRODUCTS: np.square(inner) / 2}
-        made[CONSTANT] = np.ones(tangent.shape)
+        made |= {CONSTANT: np.ones(tangent.shape), COLUMNS: shared_columns(self.c, self.c)}
         if self.z is not None:
             made[LEARNED] = TANGENT.between(self.z, self.z) / TANGENT.gain
         return np.stack([made[kernel] for kernel in wanted])
@@ -129,7 +135,9 @@ class Views:
         square = np.square(self.u.norms)
         learned = square if self.z is None else np.square(self.z.norms)
         linear = np.einsum("ij,ij->i", self.x, self.x)
-        return np.stack([linear, square, np.square(square) / 2, np.ones(len(square)), learned])
+        return np.stack(
+            [linear, square, np.square(square) / 2, np.ones(len(square)), learned, np.abs(self.c).sum(axis=1)]
+        )
 
     def features(self, weights: Array, times: Array, memory: Memory) -> Factors:
         """Return features whose `products` are the kernels' weighted sum."""
@@ -138,19 +146,22 @@ class Views:
         x = self.x if weights[LINEAR] > 0 else none
         z = none if self.z is None or not weights[LEARNED] > 0 else self.z.unit
         zs = none[:, :0] if self.z is None else self.z.norms[:, None]
+        s = self.c * weights[COLUMNS] if weights[COLUMNS] > 0 else none
         signals = np.column_stack(
             (root[NETWORK] * length, root[PRODUCTS] * length**2 / math.sqrt(2), np.full(count, root[CONSTANT]))
         )
         clock = np.column_stack((memory.decay * times, (times >= memory.change).astype(np.float64)))
         learned = root[LEARNED] * zs if z.shape[1] else np.zeros((count, 1))
         return Factors(
-            (x, self.u.unit, z, clock), (np.full((count, 1), root[LINEAR]), signals, learned, np.zeros((count, 1)))
+            (x, self.u.unit, z, s, clock),
+            (np.full((count, 1), root[LINEAR]), signals, learned, _lengths_of_columns(s), np.zeros((count, 1))),
         )
 
     def gradients(
         self, points: Views, coefficients: Array, weights: Array, units: Units, metric: Array | None
     ) -> Array:
-        """Return the gradient at each context, with respect to c, of Σ coefficients·kernel(·, points); (n, d)."""
+        """Return the gradient at each context, with respect to c, of Σ coefficients·kernel(·, points), (n, d); columns,
+        which have corners, are left out."""
         out = np.zeros((len(self.x), self.x.shape[1]))
         if weights[LINEAR] > 0:
             stretch = np.divide(units.sizes, units.rates, out=np.zeros(len(units.rates)), where=units.rates > 0)
@@ -181,12 +192,18 @@ class KernelForm(NamedTuple):
 def products(left: Factors, right: Factors) -> Array:
     """Return the weighted kernels between features, (n, n'), in an array of `linalg.room`."""
     widths = [array.shape[1] for array in left.inputs[:3]]
-    few = min(len(left), len(right)) <= FEW or max(widths) <= FEW
-    if not few or not len(left) or not len(right) or not in_use():
+    if not len(left) or not len(right) or not in_use():
         return plain_products(left, right)
+    if min(len(left), len(right)) <= FEW or max(widths) <= FEW:
+        return _compiled(left, right)
+    return plain_products(left, right, shared_columns)
+
+
+def _compiled(left: Factors, right: Factors) -> Array:
     # ctypes takes the arrays that hold these addresses no hold on, so they are named.
     sides = [[np.ascontiguousarray(array) for array in (*side.inputs, *side.signals[:3])] for side in (left, right)]
     out = linalg.room(len(left), len(right))
+    widths = [array.shape[1] for array in left.inputs[:-1]]
     left_at, right_at = ([place(array) if array.size else 0 for array in side] for side in sides)
     steps = (step // 8 for step in out.strides)
     at = out.__array_interface__["data"][0]
@@ -195,7 +212,15 @@ def products(left: Factors, right: Factors) -> Array:
     return out
 
 
-def plain_products(left: Factors, right: Factors) -> Array:
+def plain_shared(left: Array, right: Array) -> Array:
+    """Return what `shared_columns` does."""
+    out = np.zeros((len(left), len(right)))
+    for one, other in zip(left.T, right.T, strict=True):
+        out += (np.abs(one)[:, None] + np.abs(other) - np.abs(one[:, None] - other)) / 2
+    return out
+
+
+def plain_products(left: Factors, right: Factors, shared: Callable[[Array, Array], Array] = plain_shared) -> Array:
     """Return what `products` does."""
     out = np.zeros((len(left), len(right)))
     if left.inputs[0].shape[1]:
@@ -210,12 +235,34 @@ def plain_products(left: Factors, right: Factors) -> Array:
     if left.inputs[2].shape[1]:
         z = [Directions(side.inputs[2], side.signals[2][:, 0]) for side in (left, right)]
         out += TANGENT.between(*z) / 2
-    (time, side), (other, another) = left.inputs[3].T, right.inputs[3].T
+    if left.inputs[3].shape[1]:
+        out += shared(left.inputs[3], right.inputs[3])
+    (time, side), (other, another) = left.inputs[4].T, right.inputs[4].T
     if time.any() or other.any():
         out *= np.exp(-np.abs(time[:, None] - other))
     if not (side.all() and another.all()):
         out *= side[:, None] == another
     return out
+
+
+def shared_columns(left: Array, right: Array) -> Array:
+    """Return the kernel of columns between contexts, (n, n').
+
+    >>> shared_columns(np.array([[1.0, -2.0]]), np.array([[3.0, -0.5], [-1.0, 0.0]]))
+    array([[1.5, 0. ]])
+    """
+
+    def alone(c: Array) -> Factors:
+        none, zeros = np.empty((len(c), 0)), np.zeros((len(c), 3))
+        return Factors((none, none, none, c, np.ones((len(c), 2)) * (0, 1)), (zeros[:, :1], zeros, *[zeros[:, :1]] * 3))
+
+    return _compiled(alone(left), alone(right)) if len(left) and len(right) and in_use() else plain_shared(left, right)
+
+
+def _lengths_of_columns(s: Array) -> Array:
+    """Return the signals with which rows of this layer have the norm ‖s‖₁, (n, 1)."""
+    sums, squares = np.abs(s).sum(axis=1), np.einsum("ij,ij->i", s, s)
+    return np.sqrt(np.divide(sums, squares, out=np.zeros(len(s)), where=squares > 0))[:, None]
 
 
 def weighted_sum(points: Factors, coefficients: Array, factors: Factors) -> Array:
@@ -225,8 +272,8 @@ def weighted_sum(points: Factors, coefficients: Array, factors: Factors) -> Arra
 
 def widths(dim: int, weights: Array) -> tuple[tuple[int, int], ...]:
     """Return the layers of features with these weights, of contexts of `dim` numbers."""
-    learned = dim + 1 if weights[LEARNED] > 0 else 0
-    return ((1, dim if weights[LINEAR] > 0 else 0), (3, dim + 1), (1, learned), (1, 2))
+    linear, learned, columns = (weights[kernel] > 0 for kernel in (LINEAR, LEARNED, COLUMNS))
+    return ((1, dim * linear), (3, dim + 1), (1, (dim + 1) * learned), (1, dim * columns), (1, 2))
 
 
 def metric_root(matrix: Array, blend: float) -> Array | None:

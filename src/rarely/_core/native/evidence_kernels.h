@@ -1,6 +1,9 @@
 /* One form: a tile of 16 features on the right is VECTORS vectors. */
 #define vec NAME(vec)
 typedef double vec __attribute__((vector_size(8 * LANES / VECTORS), aligned(8)));
+#define bits NAME(bits)
+typedef long long bits __attribute__((vector_size(8 * LANES / VECTORS), aligned(8)));
+#define WHERE(condition, yes, no) (vec)(((bits)(yes) & (condition)) | ((bits)(no) & ~(condition)))
 
 /* Inner products of some rows with the first `lanes` of a tile, (rows, lanes); what follows in `out` is overwritten. */
 static void NAME(inner)(ptrdiff_t rows, ptrdiff_t width, const double *restrict left, const vec *restrict right,
@@ -51,6 +54,30 @@ static void NAME(tangents)(ptrdiff_t rows, ptrdiff_t width, const double *left, 
     }
 }
 
+/* What some rows share with a tile, added to `out`: of columns in which both have one sign the number nearer to 0. */
+static void NAME(shared)(ptrdiff_t rows, ptrdiff_t width, const double *restrict left, const vec *restrict right,
+                         ptrdiff_t lanes, double *restrict out) {
+    const vec zero = {0};
+    for (ptrdiff_t i = 0; i < rows; i++, left += width) {
+        union {
+            vec all[VECTORS];
+            double each[LANES];
+        } sums;
+        UNROLL for (int c = 0; c < VECTORS; c++) sums.all[c] = zero;
+        for (ptrdiff_t j = 0; j < width; j++) {
+            const double number = left[j];
+            const vec *tile = right + j * VECTORS, limit = zero + number;
+            if (number > 0)
+                UNROLL for (int c = 0; c < VECTORS; c++)
+                    sums.all[c] += (vec)((bits)WHERE(tile[c] < limit, tile[c], limit) & (tile[c] > zero));
+            if (number < 0)
+                UNROLL for (int c = 0; c < VECTORS; c++)
+                    sums.all[c] -= (vec)((bits)WHERE(tile[c] > limit, tile[c], limit) & (tile[c] < zero));
+        }
+        for (ptrdiff_t l = 0; l < lanes; l++) out[i * lanes + l] += sums.each[l];
+    }
+}
+
 /* `width` columns of some rows as lanes. */
 static void NAME(turn)(const double *rows, ptrdiff_t width, ptrdiff_t count, vec *out) {
     double *lanes = (double *)out;
@@ -61,8 +88,8 @@ static void NAME(turn)(const double *rows, ptrdiff_t width, ptrdiff_t count, vec
 
 static int NAME(kernel)(const struct rarely_kernel_task *task) {
     const struct rarely_kernel_side *a = &task->left, *b = &task->right;
-    const ptrdiff_t dx = task->raw, du = task->centred, dz = task->learned, most = dx > du ? dx : du;
-    const ptrdiff_t widest = most > dz ? most : dz;
+    const ptrdiff_t dx = task->raw, du = task->centred, dz = task->learned, ds = task->columns;
+    const ptrdiff_t most = dx > du ? dx : du, others = dz > ds ? dz : ds, widest = most > others ? most : others;
     vec *tile = malloc((widest + 1) * sizeof *tile * VECTORS);
     double *buffer = malloc((2 * CHUNK + 1) * LANES * sizeof *buffer), *numbers = buffer ? buffer + (CHUNK + 1) * LANES : NULL;
     double *sums = malloc((a->count + 1) * LANES * sizeof *sums);
@@ -77,12 +104,12 @@ static int NAME(kernel)(const struct rarely_kernel_task *task) {
             learned[l] = dz ? b->learned_lengths[start + l] : 0, raws[l] = dx ? b->raw_lengths[start + l] : 0;
             some[0] += network[l] != 0, some[1] += products[l] != 0, some[2] += learned[l] != 0;
         }
-        for (int part = 0; part < 3; part++) { /* linear and constant; network and products; learned */
-            const ptrdiff_t width = part == 0 ? dx : part == 1 ? du : dz;
-            const double *rows = part == 0 ? a->raw : part == 1 ? a->centred : a->learned;
-            const double *others = part == 0 ? b->raw : part == 1 ? b->centred : b->learned;
-            if (part == 1 ? !some[0] && !some[1] : part == 2 && !some[2]) continue;
-            NAME(turn)(others + start * width, width, here, tile);
+        for (int part = 0; part < 4; part++) { /* linear and constant; network and products; learned; columns */
+            const ptrdiff_t widths[] = {dx, du, dz, ds}, width = widths[part];
+            const double *const left[] = {a->raw, a->centred, a->learned, a->columns}, *const rows = left[part];
+            const double *const right[] = {b->raw, b->centred, b->learned, b->columns};
+            if (part == 1 ? !some[0] && !some[1] : part == 2 ? !some[2] : part == 3 && !ds) continue;
+            NAME(turn)(right[part] + start * width, width, here, tile);
             for (ptrdiff_t first = 0; first < a->count; first += CHUNK) {
                 const ptrdiff_t count = a->count - first < CHUNK ? a->count - first : CHUNK;
                 const double *chunk = rows + first * width;
@@ -94,6 +121,10 @@ static int NAME(kernel)(const struct rarely_kernel_task *task) {
                         for (ptrdiff_t l = 0; l < here; l++)
                             out[i * here + l] = raw * raws[l] * out[i * here + l] + length[2] * constant[l];
                     }
+                    continue;
+                }
+                if (part == 3) {
+                    NAME(shared)(count, width, chunk, tile, here, out);
                     continue;
                 }
                 if (part == 2 || some[0]) NAME(tangents)(count, width, chunk, tile, here, buffer, numbers);
@@ -125,5 +156,7 @@ static int NAME(kernel)(const struct rarely_kernel_task *task) {
 }
 
 #undef vec
+#undef bits
+#undef WHERE
 #undef FORM
 #undef VECTORS

@@ -55,13 +55,13 @@ struct rarely_solve_task {
 /* Features of `model/kernels.py`: inputs (count, ·) and signals of each layer in turn. */
 struct rarely_kernel_side {
     ptrdiff_t count;
-    const double *raw, *centred, *learned, *clocks; /* x; directions of u and of z; (time, side of a change) */
+    const double *raw, *centred, *learned, *columns, *clocks; /* x; directions of u and z; s; (time, side of a change) */
     const double *raw_lengths, *lengths, *learned_lengths; /* 1, 3 and 1 each: √weight times what scales the kernel */
 };
 
 /* The weighted kernels between them; see evidence.c. */
 struct rarely_kernel_task {
-    ptrdiff_t raw, centred, learned; /* columns of each, which may be 0 */
+    ptrdiff_t raw, centred, learned, columns; /* numbers in a row of each, which may be 0 */
     struct rarely_kernel_side left, right;
     ptrdiff_t row_step, column_step;
     double *out;
@@ -69,7 +69,7 @@ struct rarely_kernel_task {
 
 /* How rounds are scored by kernels: features of the arms of one round, k with those of past rounds, and L⁻¹k. */
 struct rarely_dual_task {
-    ptrdiff_t raw, centred, learned;    /* columns, as in rarely_kernel_task */
+    ptrdiff_t raw, centred, learned, columns; /* as in rarely_kernel_task */
     ptrdiff_t width, blocks;            /* as in rarely_solve_task, for the arms of a round */
     ptrdiff_t predicted;                /* coefficients of the mean; of the first rows of `past` unless `points` has rows */
     struct rarely_kernel_side past, points;
@@ -77,10 +77,10 @@ struct rarely_dual_task {
     double reward_center, reward_scale, time, side;
     const double *center, *rates, *sizes; /* (dim,) */
     const double *metric;               /* (dim, dim), or NULL */
-    const double *roots;                /* (5,): √weight of linear, network, products, constant, learned */
+    const double *roots;                /* (6,): √weight of linear, network, products, constant, learned, columns */
     const double *coefficients;
     const double *const *left, *const *inverse; /* panels of L */
-    double *x, *u, *z, *clocks, *x_lengths, *u_lengths, *z_lengths; /* out: features of the arms there are */
+    double *x, *u, *z, *s, *clocks, *x_lengths, *u_lengths, *z_lengths, *s_lengths; /* out: features of the arms there are */
     double *norms;                      /* (arms,) */
     double *solution;                   /* (past, blocks·8·width), or (blocks, past) */
     double *k;                          /* (points, arms), where there are points */

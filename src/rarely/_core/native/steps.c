@@ -178,12 +178,13 @@ static void dual_features(const struct rarely_dual_task *dual, const double *row
     const double *root = dual->roots;
     for (ptrdiff_t k = 0; k < count; k++, rows += dim) {
         double *x = dual->x + k * dual->raw, *u = dual->u + k * dual->centred, *z = dual->z + k * dual->learned;
-        double size = 1, square = 0, turned = 1, norm = 0;
+        double *s = dual->s + k * dual->columns, size = 1, square = 0, turned = 1, norm = 0, along = 0, apart = 0;
         for (ptrdiff_t j = 0; j < dim; j++) {
             const double c = (rows[j] - dual->center[j]) * dual->rates[j];
             u[j] = c > dual->most ? dual->most : c < -dual->most ? -dual->most : c;
             size += u[j] * u[j];
             if (dual->raw) x[j] = rows[j] * dual->sizes[j], norm += x[j] * x[j];
+            if (dual->columns) s[j] = u[j] * (root[5] * root[5]), along += fabs(s[j]), apart += s[j] * s[j];
         }
         for (ptrdiff_t i = 0; i < dual->learned - 1; i++) {
             z[i] = 0;
@@ -202,6 +203,8 @@ static void dual_features(const struct rarely_dual_task *dual, const double *row
             for (ptrdiff_t j = 0; j <= dim; j++) z[j] /= sqrt(turned), whole += z[j] * z[j];
             norm += whole * dual->z_lengths[k] * dual->z_lengths[k];
         }
+        dual->s_lengths[k] = apart > 0 ? sqrt(along / apart) : 0;
+        norm += apart * dual->s_lengths[k] * dual->s_lengths[k];
         dual->clocks[2 * k] = dual->time, dual->clocks[2 * k + 1] = dual->side;
         dual->norms[k] = norm;
     }
@@ -213,9 +216,9 @@ static int dual_assess(struct rarely_step_task *task, const double *rows, ptrdif
     const struct rarely_dual_task *dual = task->dual;
     const ptrdiff_t past = dual->past.count, lanes = dual->width ? 8 * dual->width * dual->blocks : dual->blocks;
     const ptrdiff_t row_step = dual->width ? lanes : 1, column_step = dual->width ? 1 : past;
-    const struct rarely_kernel_side arms = {count, dual->x, dual->u, dual->z, dual->clocks,
+    const struct rarely_kernel_side arms = {count, dual->x, dual->u, dual->z, dual->s, dual->clocks,
                                             dual->x_lengths, dual->u_lengths, dual->z_lengths};
-    struct rarely_kernel_task kernel = {dual->raw, dual->centred, dual->learned, dual->past, arms,
+    struct rarely_kernel_task kernel = {dual->raw, dual->centred, dual->learned, dual->columns, dual->past, arms,
                                         row_step, column_step, dual->solution};
     if (!all_finite(rows, count * task->dim)) return WRONG_CONTEXTS;
     dual_features(dual, rows, count, task->dim);

@@ -33,7 +33,7 @@ from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.history import History
 from rarely._core.inputs.worth import Worth
 from rarely._core.model.features import Factors
-from rarely._core.model.kernels import CLIP, KernelForm, products
+from rarely._core.model.kernels import CLIP, COLUMNS, LINEAR, KernelForm, products
 from rarely._core.native import in_use, library, linalg
 from rarely._core.native.loader import struct
 from rarely._core.policies.select import LARGE_FEATURES, LARGE_VARIANCES, LARGE_WORTH, MODEL, NO_MODEL, decision_of
@@ -50,8 +50,8 @@ MEMORY, BONUSES, ROUNDED_OFF, WORTH, WRONG_WORTH = 4, 5, 6, 7, 8
 KINDS = {"given": np.int64, "present": np.bool_, "held_out": np.bool_}
 """The numbers of arrays that do not hold float64."""
 FLOATS = np.dtype(np.float64)
-SIDE = ("x", "u", "z", "clocks", "x_lengths", "u_lengths", "z_lengths")
-OF_A_SIDE = ("raw", "centred", "learned", "clocks", "raw_lengths", "lengths", "learned_lengths")
+SIDE = ("x", "u", "z", "s", "clocks", "x_lengths", "u_lengths", "z_lengths", "s_lengths")
+OF_A_SIDE = ("raw", "centred", "learned", "columns", "clocks", "raw_lengths", "lengths", "learned_lengths")
 """The arrays of a feature by kernels."""
 NONE = np.zeros((1, 1))
 
@@ -501,9 +501,10 @@ class KernelRoom:
     def __init__(self, form: KernelForm, dim: int, covariance: Dual) -> None:
         self._past: Any = None
         self._panels: Any = None
-        units, raw, learned = form.units, form.roots[0] > 0, form.metric is not None
-        task = self.task = struct("dual_task")(raw=dim * raw, centred=dim + 1, learned=(dim + 1) * learned)
-        self._widths = (dim * raw, dim + 1, (dim + 1) * learned, 2, 1, 3, 1)
+        units, raw, learned = form.units, dim * (form.roots[LINEAR] > 0), (dim + 1) * (form.metric is not None)
+        columns = dim * (form.roots[COLUMNS] > 0)
+        task = self.task = struct("dual_task")(raw=raw, centred=dim + 1, learned=learned, columns=columns)
+        self._widths = (raw, dim + 1, learned, columns, 2, 1, 3, 1, 1)
         held: dict[str, Any] = {"center": units.center, "rates": units.rates, "sizes": units.sizes, "roots": form.roots}
         held |= {"metric": form.metric, "coefficients": form.coefficients}
         some = {name: array for name, array in held.items() if array is not None and array.size}
@@ -530,7 +531,7 @@ class KernelRoom:
         past = covariance.past.buffers
         if past[1] is not self._past:
             self._past = past[1]
-            self._point_to("past", past[:7])
+            self._point_to("past", past[: len(OF_A_SIDE)])
         if covariance.panels is not self._panels:
             self._panels = panels = covariance.panels
             task.left = places = ctypes.addressof(panels.addresses)
@@ -549,9 +550,9 @@ class KernelRoom:
     def chosen(self, row: int, ridge: float, rows: int) -> Candidates:
         """Return the features of an arm, measured."""
         room, task = self._room, self.task
-        x, u, z, clocks, *lengths = (room[name][row : row + 1].copy() for name in SIDE)
+        arrays = [room[name][row : row + 1].copy() for name in SIDE]
         norms = room["norms"][row : row + 1].copy()
-        factors = Factors((x, u, z, clocks), (*lengths, np.zeros((1, 1))), norms)
+        factors = Factors((*arrays[:5],), (*arrays[5:], np.zeros((1, 1))), norms)
         lanes = 8 * task.width * task.blocks
         if lanes:
             solved = room["solution"][: rows * lanes].reshape(rows, lanes)[:, row : row + 1].copy()

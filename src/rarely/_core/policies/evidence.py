@@ -2,7 +2,7 @@
 
     r = μ + s·(f(x) + ε)      f ~ GP(0, s²Σ_c w_c k_c / d_c)      ε ~ N(0, s²λ)
 
-    w   weights      of linear, network, products, constant and learned (`rarely._core.model.kernels`)
+    w   weights      of linear, network, products, constant, learned and columns (`rarely._core.model.kernels`)
     d   units        mean of k_c(x, x) over the chosen contexts
     λ   ridge        noise, in units of the signal           s²   variance      in closed form
     α   coefficients (K + λI)⁻¹ r̃ of the mean Σ α_i k(x, x_i)
@@ -46,7 +46,18 @@ from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model import kernels
 from rarely._core.model.features import Factors
-from rarely._core.model.kernels import CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, KernelForm, Memory, Units, Views
+from rarely._core.model.kernels import (
+    COLUMNS,
+    CONSTANT,
+    LEARNED,
+    LINEAR,
+    NAMES,
+    NETWORK,
+    KernelForm,
+    Memory,
+    Units,
+    Views,
+)
 from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
 from rarely._core.policies.gaussian_process import ARITHMETIC, SPAN
 from rarely._core.policies.learner import (
@@ -67,6 +78,7 @@ from rarely._core.types import Array, Arrays, IntArray
 LEVELS, CLIMBS = 4, 4  # weights are multiples of 1/LEVELS; steps to a neighbour on their grid, at most, of one update
 JUDGED = 300
 """Rewards by which weights are judged, at most: a likelihood of more would choose the same at many times the cost."""
+STARTING_WEIGHTS = np.array([0.25, 0.25, 0.25, 0.25, 0.0, 0.0])
 NEXT_TO_NOTHING, EXPLORED = 1e-3, 0.1
 """Weights below which a kernel is left out, and the least weight of the network over that of the constant."""
 COUNTED = 1000  # contexts by which it is known which columns are mostly 0
@@ -106,7 +118,7 @@ class Choice(NamedTuple):
     def __str__(self) -> str:
         """Name the kernels by their weights, the largest first.
 
-        >>> print(Choice(np.array([0.7, 0.0, 0.3, 0.0, 0.0]), 0.1, 1.0, Memory()))
+        >>> print(Choice(np.array([0.7, 0.0, 0.3, 0.0, 0.0, 0.0]), 0.1, 1.0, Memory()))
         linear 0.70, products 0.30, ridge 0.1
         """
         order = np.argsort(-self.weights, kind="stable")
@@ -136,7 +148,7 @@ class EvidenceLearner(ScaledLearner):
     """(d,): how often each column was 0 in the first COUNTED contexts; empty before any."""
     offered: int = 0  # how many contexts these were
     first_units: Units | None = None  # of the contexts of the first round, which it is decided with
-    choice: Choice = field(default_factory=lambda: Choice(np.array([0.25, 0.25, 0.25, 0.25, 0.0]), 1.0, 1.0, Memory()))
+    choice: Choice = field(default_factory=lambda: Choice(STARTING_WEIGHTS, 1.0, 1.0, Memory()))
     divisors: Array = field(default_factory=lambda: np.ones(len(NAMES)))  # d_c
     metric: Array | None = None  # R of the kernels in use
     next_metric: Array | None = None  # R that the next update will try
@@ -523,6 +535,7 @@ class _Fit:
         weights[LEARNED] = max(weights[LEARNED], 0.5)
         for _ in range(ITERATIONS):
             scaled = weights / weights.sum() / self.divisors
+            scaled[COLUMNS] = 0.0  # which has a step wherever another context lies, and so no slope to follow
             if metric is None:  # the network's kernel stands for the learned one
                 scaled[NETWORK] += scaled[LEARNED]
                 scaled[LEARNED] = 0.0
@@ -623,8 +636,8 @@ def with_exploration(weights: Array) -> Array:
 
     A model of a constant would explore nothing, and one of a constant and a line only what lies far out.
 
-    >>> with_exploration(np.array([0.0, 0.0, 0.0, 1.0, 0.0])).round(2).tolist()
-    [0.0, 0.09, 0.0, 0.91, 0.0]
+    >>> with_exploration(np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])).round(2).tolist()
+    [0.0, 0.09, 0.0, 0.91, 0.0, 0.0]
     """
     weights = np.where(weights < NEXT_TO_NOTHING, 0.0, weights)
     weights[NETWORK] = max(weights[NETWORK], EXPLORED * weights[CONSTANT]) if weights.any() else 1.0
