@@ -47,6 +47,26 @@ def test_products_of_features_are_the_weighted_sum_of_the_kernels(count, dim, se
     assert factors.widths == kernels.widths(dim, weights)
 
 
+@given(st.integers(1, 90), st.integers(1, 90), st.integers(1, 80), st.integers(0, 2**20))
+def test_columns_share_what_lies_on_one_side_of_the_center(count, others, dim, seed):
+    rng = np.random.default_rng(seed)
+    left, right = (rng.normal(size=(n, dim)) * (rng.random((n, dim)) < 0.5) for n in (count, others))
+    one, other = left[:, None], right[None]
+    brute = np.where(one * other > 0, np.minimum(abs(one), abs(other)), 0.0).sum(axis=-1)
+    assert_allclose(kernels.shared_columns(left, right), brute, atol=1e-12)
+    assert_allclose(kernels.plain_shared(left, right), brute, atol=1e-12)
+
+
+def test_columns_are_covariances_of_sums_of_random_walks():
+    """Walks in steps of h that begin in the center, one in each column, and their covariance over many draws."""
+    rng, h, draws = np.random.default_rng(0), 0.25, 40_000
+    points = np.array([[0.5, -1.0], [1.5, 0.25], [-0.75, -0.5]])
+    right, left = (np.cumsum(rng.normal(size=(draws, 2, 8)) * np.sqrt(h), axis=2) for _ in "+-")
+    steps = np.rint(np.abs(points) / h).astype(int) - 1
+    values = sum(np.where(points[:, j] > 0, right[:, j, steps[:, j]], left[:, j, steps[:, j]]) for j in range(2))
+    assert_allclose(values.T @ values / draws, kernels.shared_columns(points, points), atol=0.04)
+
+
 def test_gradients_are_those_of_differences():
     rng = np.random.default_rng(1)
     points, units, metric = views_of(1 + rng.normal(size=(7, 3)))
@@ -124,6 +144,7 @@ def test_means_and_bonuses_are_those_of_a_dense_posterior(memory):
         (linear, {LINEAR}),
         (lambda x, _: x[..., 0] * x[..., 1], {PRODUCTS, LEARNED}),
         (lambda x, _: np.abs(x[..., 0] + x[..., 1]), {LEARNED, NETWORK}),
+        (lambda x, _: (x > 0.5).sum(axis=-1) - (x[..., 0] > 0) * 2.0, {COLUMNS}),
     ],
 )
 def test_evidence_names_the_kernel_that_the_world_is_made_of(mean, kernel):

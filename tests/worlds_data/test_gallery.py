@@ -99,10 +99,13 @@ PLAYED = [(name, Paced(400, 12)) for name in GALLERY] + [(name, FixedGrid(400, 1
 @pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")  # one world drifts
 @pytest.mark.parametrize(("name", "schedule"), PLAYED, ids=[f"{name}-{type(each).__name__}" for name, each in PLAYED])
 def test_the_default_policy_goes_on_exploring(name, schedule):
-    """It loses less than uniform play, and less than half as much in the last quarter; no run is stuck."""
+    """It loses less than uniform play, and less than half as much in the last quarter; no run is stuck.
+
+    One arm in fifty, which nothing hints at, is found by most runs: LinUCB finds it in none.
+    """
     world, runs = GALLERY[name], []
     # A run with fifteen clicks, or one that waits for a lucky try, says little alone.
-    for seed in range(21, 24 if name in ("rare-reward", "wheel") else 22):
+    for seed in range(21, 24 if name in ("rare-reward", "wheel", "one-in-fifty") else 22):
         rounds = world.rounds(seed=seed, count=400)
         policy = BatchNeuralUCB(world.dim, schedule, context_scale=world.context_scale, seed=seed)
         uniform = rounds.means.max(axis=1) - rounds.means.mean(axis=1)
@@ -110,7 +113,8 @@ def test_the_default_policy_goes_on_exploring(name, schedule):
     lost, uniform = np.mean(runs, axis=0)
     assert lost.sum() < 0.8 * uniform.sum()
     assert lost[300:].sum() < 0.5 * uniform[300:].sum()
-    assert all(mine[300:].sum() < 0.8 * even[300:].sum() for mine, even in runs)
+    stuck = sum(mine[300:].sum() >= 0.8 * even[300:].sum() for mine, even in runs)
+    assert stuck <= (name == "one-in-fifty")
 
 
 def played(policy, rounds):

@@ -23,7 +23,7 @@ def struct(name: str) -> Any:
     """Return a struct of the header as a class; what a struct inside it has are its own fields, with a prefix.
 
     >>> [field for field, _ in struct("kernel_task")._fields_][2:5]
-    ['learned', 'left_count', 'left_raw']
+    ['learned', 'columns', 'left_count']
     """
     body, fields = _header().partition(f"struct rarely_{name} {{")[2].partition("\n}")[0], list[tuple[str, Any]]()
     for statement in body.split(";")[:-1]:

@@ -499,9 +499,12 @@ class _Fit:
         judge = partial(grams.misfits, weights, trust=trust, target=target)
         memory, ridge = self._remembered(before, judge, likely_ridge(table))
         variance = float(judge(memory, ridges=np.array([ridge]))[1][0])
-        said = f"log likelihood {-lowest:.1f} on {len(target)} rewards; {memory}"
+        said = f"log likelihood {-lowest:.1f} on {len(target)} rewards"
+        if self.fresh.forgets or memory:  # else what is remembered was given
+            said += f"; {memory}"
         if self.data.cut:
-            said += f"; {self.data.cut} rewards lie far out, and count as {FARTHEST:.0f} robust deviations at most"
+            lie = "reward lies far out, and counts" if self.data.cut == 1 else "rewards lie far out, and count"
+            said += f"; {self.data.cut} {lie} as {FARTHEST:.0f} robust deviations at most"
         return Choice(weights, ridge, variance, memory, best), said
 
     def _trust(self, before: EvidenceLearner) -> Array:
