@@ -262,7 +262,7 @@ def shared_columns(left: Array, right: Array) -> Array:
 def _lengths_of_columns(s: Array) -> Array:
     """Return the signals with which rows of this layer have the norm ‖s‖₁, (n, 1)."""
     sums, squares = np.abs(s).sum(axis=1), np.einsum("ij,ij->i", s, s)
-    return np.sqrt(np.divide(sums, squares, out=np.zeros(len(s)), where=squares > 0))[:, None]
+    return np.asarray(np.sqrt(np.divide(sums, squares, out=np.zeros(len(s)), where=squares > 0))[:, None])
 
 
 def weighted_sum(points: Factors, coefficients: Array, factors: Factors) -> Array:
