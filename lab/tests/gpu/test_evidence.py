@@ -130,7 +130,7 @@ def test_a_matrix_that_is_not_positive_definite_is_mended_by_the_core(monkeypatc
     def work():
         rng = np.random.default_rng(0)
         views, units, _, target, trust = data(rng, 20, 3, metric=False)
-        weights, times = np.array([0.0, 0.0, 0.0, 1.0, 0.0]), np.arange(20.0)
+        weights, times = np.eye(len(kernels.NAMES))[kernels.CONSTANT], np.arange(20.0)
         arithmetic().grams(views, [0, 1, 2, 3], np.ones(len(kernels.NAMES)), times).misfits(
             weights, Memory(), trust, target, np.array([1e-17])
         )
