@@ -14,6 +14,7 @@ from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
 from rarely_lab.reproduce.config import Problem
 from rarely_lab.reproduce.records import Store
 
+NETWORKS = ("neuralucb", "fixed", "adaptive")
 PROBLEM = Problem("small", Quadratic(dim=3), hidden=8, steps=5, batches=(3,), log_ratios=(5,))
 
 
@@ -28,21 +29,11 @@ def test_cells_of_one_network_are_played_together_and_the_others_on_processors(c
     assert kinds.count({"fixed", "adaptive"}) == 2
     assert {"linucb"} in kinds
     assert {"linucb-intercept"} in kinds
-    assert {part.kind for part in parts} == {"", "neuralucb", "network", "evidence"}
+    assert {part.kind for part in parts} == {"", "neuralucb", "network"}
     alone = [part.cells for part in parts if not part.kind]
-    assert all(len(cells) == 1 and (cells[0].reading == "code" or cells[0].configuration.linear) for cells in alone)
-    assert all(cell.configuration.kind == "default" for part in parts if part.kind == "evidence" for cell in part.cells)
+    assert all(len(cells) == 1 for cells in alone)
+    assert all(c.reading == "code" or c.configuration.linear or c.configuration.kind == "default" for (c,) in alone)
     assert sum(len(part.cells) for part in parts) == len(cells)
-
-
-def test_a_comparison_plays_what_chooses_by_evidence_together(monkeypatch):
-    monkeypatch.setattr(engine, "EVIDENCE", 2)
-    policies = ["default", "neuralts@fixed", "linucb", "uniform"]
-    cells, _ = Comparison(["cosine", "wheel"], policies, [3], seeds=3, rounds=20).plan()
-    parts = [part for part in engine.parted(cells) if part.kind]
-    assert sorted(len(part.cells) for part in parts) == [1, 1, 1, 1, 2, 2, 2, 2]
-    assert {cell.policy for part in parts for cell in part.cells} == {"default", "neuralts@fixed"}
-    assert all(len({(cell.problem, cell.policy) for cell in part.cells}) == 1 for part in parts)
 
 
 def test_long_runs_are_played_in_pieces_that_a_command_of_ten_minutes_can_end():
@@ -50,10 +41,9 @@ def test_long_runs_are_played_in_pieces_that_a_command_of_ten_minutes_can_end():
     parts = engine.parted(cells)
     most = {(part.kind, part.cells[0].rounds): len(part.cells) for part in reversed(parts)}
     assert most["neuralucb", 500] == most["network", 500] / 5 == 200
-    assert (most["neuralucb", 8000], most["network", 16_000], most["evidence", 16_000]) == (25, 17, 1)
+    assert (most["neuralucb", 8000], most["network", 16_000]) == (25, 17)
     for part in parts:
-        share = 8 if part.networks else 1
-        assert len(part.cells) == 1 or sum(map(engine.seconds_of, part.cells)) / share <= engine.PIECE
+        assert len(part.cells) == 1 or sum(map(engine.seconds_of, part.cells)) / 8 <= engine.PIECE
     assert sum(len(part.cells) for part in parts) == len(cells)
 
 
@@ -69,7 +59,7 @@ def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):
         assert other.updates == record.updates
         assert other.data["asked"] == record.data["asked"]
         assert record.engine == "cpu"
-        assert other.engine == ("cpu" if record.reading == "code" or record.configuration.linear else "gpu")
+        assert other.engine == ("gpu" if record.configuration.kind in NETWORKS and record.reading != "code" else "cpu")
     assert not run_cells(cells, mine, engine.GpuExecutor(1, device="cpu"), started=lambda todo, refused: todo and 1 / 0)
 
 

@@ -4,16 +4,15 @@ from rarely._core import errors, native
 from rarely._core.choice.confidence_radius import FUNCTION
 from rarely._core.choice.gaussian_argmax import distribution
 from rarely._core.choice.rules import ROUNDED, TIE, sample_arms
-from rarely._core.covariance.cholesky import EPSILON, GrowingCholesky, announce_rounding, cholesky, ridge_solution
+from rarely._core.covariance.cholesky import GrowingCholesky, announce_rounding, cholesky, ridge_solution
 from rarely._core.growable_array import GrowableArray, all_finite
 from rarely._core.inputs.arm_blocks import Crossed, Layout
 from rarely._core.inputs.contexts import OpenContexts, RoundContexts, read_rounds
 from rarely._core.inputs.history import LOGGED, RewardSums, new_values
 from rarely._core.inputs.scaling import CLIP
 from rarely._core.inputs.worth import Worth, with_worth, worth_from
-from rarely._core.model.kernels import EDGE, NAMES, Memory, Views
 from rarely._core.model.network import Network, Weights
-from rarely._core.model.tangent_kernel import CLOSE, NTK, Directions, KernelKind, read_contexts
+from rarely._core.model.tangent_kernel import NTK, Directions, KernelKind, read_contexts
 from rarely._core.policies.decided_elsewhere import (
     DecidedRounds,
     FeatureTask,
@@ -22,8 +21,6 @@ from rarely._core.policies.decided_elsewhere import (
     UpdateFromSums,
     VersionFunction,
 )
-from rarely._core.policies.evidence import JUDGED, MOST, KernelDual
-from rarely._core.policies.gaussian_process import ARITHMETIC, Arithmetic, Grams, System
 from rarely._core.policies.learner import RewardTask, split_mix
 from rarely._core.policies.monitor import ALARM_KINDS, t_quantile
 from rarely._core.policies.policy import facts_table

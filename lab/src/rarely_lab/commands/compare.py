@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -44,10 +44,6 @@ def compare_command(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds T of a run.")] = 1000,
     jobs: Jobs = None,
-    engine: Annotated[
-        Literal["local", "gpu"],
-        typer.Option(help="Where runs are played; gpu plays many runs of the policies by evidence at once."),
-    ] = "local",
     board: Annotated[str | None, typer.Option(help="A board, v2: it fixes problems, budgets, seeds and T.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Three problems, 200 rounds, 3 seeds: a minute.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List problems, policies and boards; play nothing.")] = False,
@@ -102,7 +98,7 @@ def compare_command(
     cells, skipped = asked.plan()
     for sentence in skipped:
         console.print(escape(sentence))
-    failed = play_cells(cells, Store(out), executor_of(engine, jobs), "one policy on one run with one budget", replace)
+    failed = play_cells(cells, Store(out), executor_of("local", jobs), "one policy on one run with one budget", replace)
     if failed and not any((out / "records").rglob("*.gz")):
         raise typer.Exit(1)
     incomplete = _show(out, markdown, packed, whole=len(asked.problems) if board else 0) or failed

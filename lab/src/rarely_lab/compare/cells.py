@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend.checks import check_whole
-from rarely_lab.compare.policies import BY_EVIDENCE, NAME, POLICIES, Entry, find_policy, policy_name
+from rarely_lab.compare.policies import NAME, POLICIES, Entry, find_policy, policy_name
 from rarely_lab.compare.problems import Problem, expand, find_problem, problem_name
 from rarely_lab.compare.records import Record, Store, content_of
 from rarely_lab.engine import cell as runs
@@ -50,16 +50,6 @@ class Cell(runs.Cell):
     @property
     def id(self) -> str:
         return f"{problem_name(self.problem)}/{policy_name(self.policy)}/B{self.batches or 'T'}/seed{self.seed}"
-
-    @property
-    def together(self) -> tuple[str, Any]:
-        by_evidence = policy_name(self.policy).partition("@")[0] in BY_EVIDENCE
-        return "evidence" if by_evidence else "", (self.problem, self.policy, self.batches, self.rounds)
-
-    @property
-    def updates(self) -> int:
-        """The most that there may be."""
-        return self.batches or self.rounds
 
     def describe(self) -> dict[str, Any]:
         problem, entry = find_problem(self.problem, self.label, self.ignore), find_policy(self.policy)

@@ -87,7 +87,6 @@ MODELS: dict[str, MakePolicy] = {
     "kernelucb": _of(KernelUCB),
 }
 """Each with its defaults; `greedy` is the default policy without bonuses."""
-BY_EVIDENCE = ("default", "neuralts", "neuralepsilon", "greedy")  # those that choose kernels by evidence
 RIDGES, BETAS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0), (1e-5, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 PAIRS: dict[str, MakePolicy] = {
     f"linucb-{ridge:g}-{beta:g}": _of(rarely.LinUCB, ridge=ridge, beta=beta)

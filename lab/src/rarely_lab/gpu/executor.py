@@ -1,23 +1,19 @@
-"""Cells on a GPU: networks in lockstep, policies by evidence side by side, the others on processors.
+"""Cells on a GPU: networks in lockstep, the others on processors.
 
-Every process takes some cells that are played at once:
-
-    networks             NeuralUCB and the batched configurations of `paper` and `practical`: `rarely_lab.gpu.lockstep`
-    policies by evidence the core's own code in threads, whose arithmetic is done together: `rarely_lab.gpu.evidence`
-    the others           one by one, on processors: the matrices of LinUCB are too small for a GPU, and preset `code`
-                         takes single samples in turn
+networks    NeuralUCB and the batched configurations of `paper` and `practical`: `rarely_lab.gpu.lockstep`
+the others  one by one: the matrices of LinUCB are too small for a GPU, preset `code` takes single samples in turn,
+            and the default is faster on 16 processors than in lockstep (docs/decisions/0084)
 """
 
 from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from rarely.errors import RarelyError
 from rarely.extend.provisional import forwarded
@@ -31,13 +27,12 @@ from rarely_lab.reproduce.records import Record, content_of
 NETWORKS, SPARE = 2, 0.35
 """How many processes play networks at a time, and the share of the GPU's memory that the replicas of each may fill: a
 few hundred replicas fill the GPU, and those of a long run its memory."""
-EVIDENCE = 25  # cells of policies by evidence that one process plays at once
 PIECE = 150.0  # seconds of a part, about: what is lost where a command is stopped
-SECONDS = {"neuralucb": 1.5e-3, "network": 1e-6, "evidence": 9e-5}
-"""Of one of 16 processes that share an H200, by the round of a cell; of networks and evidence by the round and update.
+SECONDS = {"neuralucb": 1.5e-3, "network": 1e-6}
+"""Of one of 16 processes that share an H200, by the round of a cell; of networks by the round and update.
 
-Evidence is measured, before L⁻¹ was kept; networks are those of T ≤ 2000, in eight times as long as the two that play
-them need. Longer ones have a Z of T² numbers, factored at each update: measured at T = 8000 and 16 000.
+They are those of T ≤ 2000, in eight times as long as the two that play them need. Longer ones have a Z of T² numbers,
+factored at each update: measured at T = 8000 and 16 000.
 """
 
 
@@ -57,12 +52,8 @@ def _torch() -> Any:
 class Part:
     """Cells that a process plays at once."""
 
-    kind: str  # what plays them: "neuralucb", "network", "evidence", or "" for one cell on a processor
+    kind: str  # what plays them: "neuralucb", "network", or "" for one cell on a processor
     cells: Sequence[Any]
-
-    @property
-    def networks(self) -> bool:
-        return self.kind in ("neuralucb", "network")
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ class GpuExecutor:
         # Fewer, larger blocks of memory: processes that share a GPU would otherwise wait for what others have kept.
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
         parts = sorted(parted(cells), key=lambda part: -sum(map(self.work, part.cells)))
-        networks, others = ([part for part in parts if part.networks is here] for here in (True, False))
+        networks, others = ([part for part in parts if bool(part.kind) is here] for here in (True, False))
         pools = [(networks, NETWORKS), (others, max(1, self.jobs - NETWORKS) if networks else self.jobs)]
         try:
             for results, told in in_pools(partial(play_part, device=self.device), [pool for pool in pools if pool[0]]):
@@ -106,7 +97,7 @@ def seconds_of(cell: Any) -> float:
     if not kind:
         return float(cell.work())
     updates = 1 if kind == "neuralucb" else cell.updates
-    return float(SECONDS[kind] * cell.rounds * updates * longer ** {"neuralucb": 1, "network": 1.7}.get(kind, 0))
+    return float(SECONDS[kind] * cell.rounds * updates * longer ** {"neuralucb": 1, "network": 1.7}[kind])
 
 
 def parted(cells: Sequence[runs.Cell]) -> list[Part]:
@@ -117,9 +108,7 @@ def parted(cells: Sequence[runs.Cell]) -> list[Part]:
     for (kind, _), group in groups.items():
         if kind:
             group.sort(key=lambda cell: -cell.updates)  # those that are trained as often wait less for each other
-        each = seconds_of(group[0]) / (8 if Part(kind, group).networks else 1)
-        most = {"": 1, "evidence": EVIDENCE}.get(kind, len(group))
-        most = max(1, min(most, int(PIECE / each)))
+        most = max(1, min(len(group), int(8 * PIECE / seconds_of(group[0])))) if kind else 1
         parts += [Part(kind, group[start : start + most]) for start in range(0, len(group), most)]
     return parts
 
@@ -132,11 +121,10 @@ def play_part(part: Part, device: str) -> tuple[list[runs.Result], list[str]]:
     left, said, results = list(part.cells), list[str](), list[runs.Result]()
     if not part.kind:
         return [runs.play_cell(cell) for cell in left], said
-    most = len(left) if device != "cuda" or part.kind == "evidence" else _room(left[0])
-    play = play_evidence if part.kind == "evidence" else play_group
+    most = _room(left[0]) if device == "cuda" else len(left)
     while left:
         try:
-            results += play(left[:most], device)
+            results += play_group(left[:most], device)
         except Exception as error:
             if type(error).__name__ != "OutOfMemoryError" or most == 1:
                 raise
@@ -156,28 +144,6 @@ def _room(cell: Cell) -> int:
     # A replica's factor of Z, twice more where it is copied to be solved, candidates, and the arrays of a training.
     each = 3 * rounds + 2 * (world.dim + 1) + 14 * problem.hidden + 4 * BLOCK * world.arms
     return max(1, int(SPARE * _torch().cuda.mem_get_info()[1]) // (8 * rounds * each))
-
-
-def play_evidence(cells: Sequence[runs.Cell], device: str) -> list[runs.Result]:
-    """Play cells by the core's own code, each in a thread, and do their arithmetic together."""
-    from rarely_lab.gpu.evidence import Device
-
-    for cell in cells:  # the golden lives behind it must not be played by threads that wait for each other
-        cell.record_type.fingerprint(cell.describe())
-    start = time.process_time()
-    rounds: int = cast(Any, cells[0]).rounds
-    with warnings.catch_warnings():  # here, because threads share what is ignored
-        warnings.simplefilter("ignore")
-        results: list[runs.Result] = Device(len(cells), rounds, device).play([
-            partial(runs.play_cell, cell) for cell in cells
-        ])  # fmt: skip
-    # Of threads that take turns each clock shows the time of all.
-    share = (time.process_time() - start) / len(cells)
-    for data in (result.record.data for result in results if result.record is not None):
-        whole = data["seconds"]["selecting"] + data["seconds"]["training"]
-        data["seconds"] = {name: share * seconds / whole for name, seconds in data["seconds"].items()}
-        data["environment"] = data["environment"] | _environment(device)
-    return results
 
 
 def _environment(device: str) -> dict[str, str]:

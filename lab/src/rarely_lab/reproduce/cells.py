@@ -25,9 +25,7 @@ class Cell(Setup, runs.Cell):
     @property
     def together(self) -> tuple[str, Any]:
         kind = self.configuration.kind
-        if kind == "default":
-            return "evidence", (self.problem.name, self.configuration.batches, self.rounds)
-        if self.problem.timed or self.reading == "code" or self.configuration.linear or kind == "uniform":
+        if self.problem.timed or self.reading == "code" or self.configuration.linear or kind in ("uniform", "default"):
             return "", None
         return kind if kind == "neuralucb" else "network", (self.problem.name, self.reading, self.rounds)
 

@@ -59,7 +59,7 @@ from rarely._core.model.kernels import (
     Views,
 )
 from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
-from rarely._core.policies.gaussian_process import ARITHMETIC, SPAN
+from rarely._core.policies.gaussian_process import SPAN, Grams, System, slopes
 from rarely._core.policies.learner import (
     RIDGES,
     FitResult,
@@ -231,7 +231,7 @@ class EvidenceLearner(ScaledLearner):
         if not len(self.coefficients):
             return np.full(len(contexts), self.rewards.center), factors
         if not self.inducing:
-            mean = ARITHMETIC.get().mean(self._points, self.coefficients, factors)
+            mean = kernels.weighted_sum(self._points, self.coefficients, factors)
             return self.rewards.center + self.rewards.spread * mean, factors
         cross = kernels.products(self._points, factors)
         factors = Factors(((self._whitening @ cross).T,), (np.ones((len(contexts), 1)),))
@@ -470,7 +470,7 @@ class _Fit:
         """Return what evidence chooses, and how likely it was."""
         wanted = [kernel for kernel in range(len(NAMES)) if kernel != LEARNED or self.views.z is not None]
         target, trust = self.target, self._trust(before)
-        grams = ARITHMETIC.get().grams(self.views, wanted, self.divisors, self.judging_times)
+        grams = Grams(self.views, wanted, self.divisors, self.judging_times)
         charge = STARTING_CHARGE + CHARGE * 0.5 * self.mapped.shape[1] * math.log(len(target))
         tried: dict[tuple[int, ...], Array] = {}
         near, lowest = int(np.argmin(np.abs(np.log(RIDGES / before.choice.ridge)))), math.inf
@@ -543,8 +543,8 @@ class _Fit:
                 scaled[NETWORK] += scaled[LEARNED]
                 scaled[LEARNED] = 0.0
             among = Views.of(self.mapped, self.units, metric), self.units, metric, scaled, choice.memory
-            slopes = ARITHMETIC.get().slopes(*among, self.judging_times, self.target, choice.ridge + JITTER)
-            root = kernels.metric_root(slopes, BLEND)
+            outer = slopes(*among, self.judging_times, self.target, choice.ridge + JITTER)
+            root = kernels.metric_root(outer, BLEND)
             if root is None or not np.isfinite(root).all():
                 break
             metric = root
@@ -553,7 +553,7 @@ class _Fit:
     def _solved(self, learner: EvidenceLearner) -> EvidenceLearner:
         """Return the version with the exact mean."""
         learner = replace(learner, contexts=self.contexts, times=self.times)
-        system = ARITHMETIC.get().system(learner._points, learner.explored_ridge)
+        system = System(learner._points, learner.explored_ridge)
         ridge, trust = learner.choice.ridge + JITTER, self.data.trust
         coefficients, residuals = system.solved(self.data.scaled, ridge / trust)
         for _ in range(2 if self.data.heavy else 0):
@@ -631,7 +631,7 @@ class EvidenceFactory(DualFactory):
     def _new(self, form: str, widths: Widths) -> Covariance:
         if len(widths) == 1:
             return Primal(widths, self.ridge, self._limit(widths))
-        return ARITHMETIC.get().dual(KernelDual)(widths, self.ridge, self._limit(widths), self.inner)
+        return KernelDual(widths, self.ridge, self._limit(widths), self.inner)
 
 
 def with_exploration(weights: Array) -> Array:

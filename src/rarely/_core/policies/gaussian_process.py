@@ -1,25 +1,20 @@
 """What takes time when evidence learns: likelihoods under sums of kernels, means, and the slopes of a mean.
 
-    G    (c, n, n)  kernels among n rewards, each over its unit     w   (kernels,)  their weights
-    F    (n, n)     the factor of time (`Memory`)                   λ   ridge
+G    (c, n, n)  kernels among n rewards, each over its unit     w   (kernels,)  their weights
+F    (n, n)     the factor of time (`Memory`)                   λ   ridge
 
-    likelihood    of (Σ_c w_c G_c)∘F + λ/trust          α = (K + noise)⁻¹ r          mean   Σ_i α_i k(x, x_i)
-
-`ARITHMETIC` is what computes it. An engine that plays many runs at once puts its own there for each of them, and so
-needs no second copy of what decides: `rarely._core.policies.evidence` asks for nothing large but through it.
+likelihood    of (Σ_c w_c G_c)∘F + λ/trust          α = (K + noise)⁻¹ r          mean   Σ_i α_i k(x, x_i)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from rarely._core.covariance import Covariance
 from rarely._core.covariance.cholesky import cholesky, lower_inverse
 from rarely._core.model import kernels
 from rarely._core.model.features import Factors
@@ -71,29 +66,15 @@ class System:
         return solved(self.gram, target, noise)
 
 
-class Arithmetic:
-    """NumPy's, of one run."""
-
-    grams = Grams
-    system = System
-    mean = staticmethod(kernels.weighted_sum)
-
-    def dual(self, form: Callable[..., Covariance]) -> Callable[..., Covariance]:
-        """Return what makes the t×t form of Z."""
-        return form
-
-    def slopes(
-        self, views: Views, units: Units, metric: Array | None, weights: Array, memory: Memory, times: Array,
-        target: Array, noise: float,
-    ) -> Array:  # fmt: skip
-        """Return the sum over points of the outer products of the mean's gradients there, (d, d)."""
-        factors = views.features(weights, times, memory)
-        coefficients = solved(kernels.products(factors, factors), target, noise)[0]
-        gradients = views.gradients(views, coefficients, weights, units, metric)
-        return np.asarray(gradients.T @ gradients)
-
-
-ARITHMETIC: ContextVar[Arithmetic] = ContextVar("arithmetic", default=Arithmetic())  # noqa: B039, it has no state
+def slopes(
+    views: Views, units: Units, metric: Array | None, weights: Array, memory: Memory, times: Array, target: Array,
+    noise: float,
+) -> Array:  # fmt: skip
+    """Return the sum over points of the outer products of the mean's gradients there, (d, d)."""
+    factors = views.features(weights, times, memory)
+    coefficients = solved(kernels.products(factors, factors), target, noise)[0]
+    gradients = views.gradients(views, coefficients, weights, units, metric)
+    return np.asarray(gradients.T @ gradients)
 
 
 def misfits(
