@@ -7,8 +7,7 @@ import pytest
 
 from rarely import RarelyError
 from rarely.worlds import Quadratic
-from rarely_lab.compare.cells import Comparison
-from rarely_lab.engine.cell import LocalExecutor, play_cell, run_cells
+from rarely_lab.engine.cell import LocalExecutor, run_cells
 from rarely_lab.gpu import executor as engine
 from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
 from rarely_lab.reproduce.config import Problem
@@ -63,30 +62,6 @@ def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):
     assert not run_cells(cells, mine, engine.GpuExecutor(1, device="cpu"), started=lambda todo, refused: todo and 1 / 0)
 
 
-def test_records_of_a_comparison_are_those_of_the_core():
-    pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
-    cells, _ = Comparison(["cosine"], ["default"], [4], seeds=2, rounds=40).plan()
-    results, said = engine.play_part(engine.parted(cells)[0], "cpu")
-    assert not said
-    for cell, result in zip(cells, results, strict=True):
-        data, core = result.record.data, play_cell(cell).record.data
-        assert {name: data[name] for name in ("regret", "updates", "near_ties", "rounds_digest")} == {
-            name: core[name] for name in ("regret", "updates", "near_ties", "rounds_digest")
-        }
-        assert data["environment"]["engine"] == "gpu"
-        assert data["seconds"]["selecting"] > 0
-
-
-def test_a_cell_that_fails_stops_no_other(cells, monkeypatch):
-    pytest.importorskip("torch", reason="rarely_lab.gpu needs torch: make test-torch")
-    (part,) = (part for part in engine.parted(cells) if part.kind == "evidence")
-    policy = type(part.cells[0]).policy
-    monkeypatch.setattr(type(part.cells[0]), "policy", lambda cell: policy(cell) if cell.seed else 1 / 0)
-    failed, fine = engine.play_part(part, "cpu")[0]
-    assert "ZeroDivisionError" in failed.error
-    assert fine.record is not None
-
-
 def test_replicas_that_do_not_fit_are_played_in_parts(cells, monkeypatch):
     class OutOfMemoryError(RuntimeError):
         pass
@@ -101,7 +76,7 @@ def test_replicas_that_do_not_fit_are_played_in_parts(cells, monkeypatch):
 
     monkeypatch.setattr(engine, "play_group", play_group)
     monkeypatch.setattr(engine, "_torch", lambda: SimpleNamespace(cuda=SimpleNamespace(empty_cache=lambda: None)))
-    part = max((part for part in engine.parted(cells) if part.kind != "evidence"), key=lambda part: len(part.cells))
+    part = max(engine.parted(cells), key=lambda part: len(part.cells))
     played, told = engine.play_part(part, "cpu")
     assert sorted(played) == sorted(cell.id for cell in part.cells)
     assert max(sizes[1:]) <= len(part.cells) // 2
