@@ -282,8 +282,8 @@ def tuned_on(problem: str, family: str) -> bool | None:
 def over_bases(values: dict[str, float]) -> IntervalEstimate | None:
     """Return the mean of numbers of problems with its interval, where a problem and its variants count as one.
 
-    >>> over_bases({"cosine": 0.1, "cosine+drift": 0.3, "wheel": 0.4}).value
-    0.3
+    >>> over_bases({"cosine": 0.0, "cosine+drift": 0.5, "wheel": 0.75}).value
+    0.5
     """
     bases: dict[str, list[float]] = {}
     for problem, value in values.items():
