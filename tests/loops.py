@@ -290,7 +290,13 @@ class Remote:
         sizes = {"out": 8 * (1 + (task.left_count - 1) * task.row_step + (task.right_count - 1) * task.column_step)}
         for side in ("left", "right"):
             count = 8 * getattr(task, f"{side}_count")
-            widths = {"raw": task.raw, "centred": task.centred, "learned": task.learned, "clocks": 2}
+            widths = {
+                "raw": task.raw,
+                "centred": task.centred,
+                "learned": task.learned,
+                "columns": task.columns,
+                "clocks": 2,
+            }
             widths |= {"raw_lengths": 1, "lengths": 3, "learned_lengths": 1}
             sizes |= {f"{side}_{name}": count * width for name, width in widths.items()}
         return self._call(10, task, sizes)
