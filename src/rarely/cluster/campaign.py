@@ -26,12 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from rarely import Policy
+from rarely import FramePolicy, Policy
 from rarely.cluster.files import Folder, Rows, as_parquet, readable
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Array
 from rarely.extend.checks import check_whole, is_whole
 from rarely.extend.provisional import DecidedRounds, OfferedArms, VersionFunction, plain
+from rarely.frames.tables import FrameTables
 from rarely.logs.tables import pyarrow
 from rarely.runs.machine import ONE_THREAD, RETRIES, connected, ended
 
@@ -102,6 +103,11 @@ def lineage(policy: Policy, updates: int | None = None) -> str:
     return hashlib.blake2b(whole.encode(), digest_size=6).hexdigest()
 
 
+def parts_of(policy: Policy | FramePolicy) -> tuple[Policy, FrameTables | None]:
+    """Return what decides and learns, and the tables around it, if it is asked by columns."""
+    return (policy.policy, policy.tables) if isinstance(policy, FramePolicy) else (policy, None)
+
+
 def key_of(policy: Policy) -> bytes:
     """Return the key of a version's random numbers."""
     return hashlib.blake2b(f"{policy.settings()['seed']}/{policy.version}".encode(), digest_size=32).digest()
@@ -125,8 +131,14 @@ def listed_contexts(dim: int, batch: Any) -> Any:
     return np.split(numbers.reshape(-1, dim), np.cumsum(lengths // dim)[:-1])
 
 
+def columns_as_contexts(tables: FrameTables, batch: Any) -> Any:
+    """Return the contexts of a record batch whose columns are those of users."""
+    assert tables.users is not None
+    return tables.placed(tables.users.transform(batch), None)
+
+
 def decide(
-    policy: Policy,
+    policy: Policy | FramePolicy,
     contexts_url: Url,
     out_url: Url,
     *,
@@ -153,7 +165,8 @@ def decide(
         text; a folder. Paths, or URLs of file systems that pyarrow knows.
     contexts
         A function from a record batch to the contexts of its rows, (n, K, d) or a list of (K_i, d), that can be
-        pickled. Without it there must be a column `contexts` that lists K·d numbers.
+        pickled. Without it there must be a column `contexts` that lists K·d numbers; or the columns of users, of which
+        a `FramePolicy` with named arms makes contexts.
     id
         The column that names a decision; no two rows may have the same. A random choice depends on it and on the
         version alone.
@@ -176,12 +189,21 @@ def decide(
     [1, 0]
     """
     check_whole("block", block, 1)
+    policy, tables = parts_of(policy)
     version = VersionFunction.of(policy)
-    rows = Rows.at(contexts_url, (id,) if contexts else (id, "contexts"))
+    if contexts is None and tables is not None and not tables.arms:
+        raise InvalidInput(
+            "a policy of items needs the items of each row: give contexts=, a function of a record batch that returns "
+            "policy.contexts(users, items)."
+        )
+    users = None if tables is None else tables.users
+    wanted = ["contexts"] if users is None else [column.name for column in users.columns]
+    rows = Rows.at(contexts_url, (id,) if contexts else (id, *wanted))
     if not len(rows):
         raise InvalidInput(f"{os.fspath(contexts_url)} must have at least one row to decide; it has none.")
     folder = Folder.at(out_url)
-    read = contexts or partial(listed_contexts, policy.dim)
+    own = partial(listed_contexts, policy.dim) if tables is None else partial(columns_as_contexts, tables)
+    read = contexts or own
     how = _how(policy, rows, id, read)
     planned = Campaign(policy.version, len(rows), block, policy.dim, (lineage(policy),), rows.files, how)
     task = partial(_decide_block, version, key_of(policy), rows, folder, id, read)

@@ -19,14 +19,15 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rarely import Decision, Policy
-from rarely.cluster.campaign import Url, key_of, lineage, uniforms
+from rarely import Decision, FramePolicy, Policy
+from rarely.cluster.campaign import Url, key_of, lineage, parts_of, uniforms
 from rarely.cluster.decider_logs import Log, Logged, LostDecisions, damaged, lines_of, logs_in, predecessor
 from rarely.cluster.files import Folder
 from rarely.errors import InvalidInput, InvalidSlate, RarelyError
@@ -37,7 +38,7 @@ USED = "used.json"
 PUBLISHED = re.compile(r"policy-\d{6}-[0-9a-f]{64}\.rarely")
 
 
-def publish(policy: Policy, url: Url) -> str:
+def publish(policy: Policy | FramePolicy, url: Url) -> str:
     """Write the policy's version to a store, make it the one in use, and return the name of its file.
 
     A file that is there already and damaged is mended. Of two calls at once one raises `FolderBusy`.
@@ -45,7 +46,8 @@ def publish(policy: Policy, url: Url) -> str:
     Parameters
     ----------
     policy, url
-        What deciders will use; a folder, or a URL of a file system that pyarrow knows.
+        What deciders will use, by columns if it is a `FramePolicy`; a folder, or a URL of a file system that pyarrow
+        knows.
 
     Examples
     --------
@@ -56,7 +58,8 @@ def publish(policy: Policy, url: Url) -> str:
     'policy-000000-'
     """
     schedule_from(policy.schedule.describe())  # a schedule that `load` does not know is refused now
-    store, content = Folder.at(url), archive.to_bytes(*content_at(policy, state_of(policy)))
+    whole: Any = policy
+    store, content = Folder.at(url), archive.to_bytes(*content_at(whole, state_of(whole)))
     name = f"policy-{policy.version:06d}-{hashlib.sha256(content).hexdigest()}.rarely"
     with store.alone():
         names = store.names()
@@ -106,12 +109,12 @@ def names_used(store: Folder) -> list[str]:
     return names
 
 
-def read_published(store: Folder, name: str, model: Any = None) -> Policy:
-    """Return a published policy; refuse a file that its name does not fit."""
+def read_published(store: Folder, name: str, model: Any = None) -> Policy | FramePolicy:
+    """Return what was published; refuse a file that its name does not fit."""
     content = store.read(name)
     if hashlib.sha256(content).hexdigest() != name[14:78]:
         raise RarelyError(f"{store.path}/{name} has not the SHA-256 of its name; publish the version again.")
-    policy: Policy = restore(archive.parse(io.BytesIO(content), name), name, model=model)
+    policy: Policy | FramePolicy = restore(archive.parse(io.BytesIO(content), name), name, model=model)
     return policy
 
 
@@ -123,7 +126,8 @@ class OpenVersion(LiveCopy):
     """A published version that this process decides with."""
 
     def __init__(self, store: Folder, name: str, model: Any = None) -> None:
-        super().__init__(read_published(store, name, model))
+        policy, self.tables = parts_of(read_published(store, name, model))
+        super().__init__(policy)
         self.name, self.policy_hash, self.origin = name, name[14:30], lineage(self.policy, 1)
         self._key = key_of(self.policy)
 
@@ -199,6 +203,8 @@ class Decider:
         self._version = OpenVersion(self._store, names_used(self._store)[-1], model)
         self._log = log if callable(log) else Log(log, sync=sync)
         self._lock, self._end, self._away = threading.Lock(), threading.Event(), False
+        self.unseen: Counter[str] = Counter()
+        """Columns with values or gaps that the sample of the encoder did not have, and in how many decisions."""
         self._thread = threading.Thread(target=self._follow, name="rarely.Decider", daemon=True)
         self._thread.start()
 
@@ -215,7 +221,8 @@ class Decider:
     ) -> Decision:
         """Decide one round, log it and return it; contexts, mask and worth are those of `Policy.select`.
 
-        Slates are refused: `slots` raises `InvalidSlate`.
+        A published `FramePolicy` is asked as its `Study` is: {"user": a row, "items": a table}, or one of both, and a
+        worth may name columns of items. Slates are refused: `slots` raises `InvalidSlate`.
         """
         if slots is not None:
             raise InvalidSlate(
@@ -225,7 +232,11 @@ class Decider:
         if not isinstance(id, str):  # one log with a number would keep `join` from making a column of all
             raise InvalidInput(f"id must be text that names this decision alone; got {id!r}.")
         with self._lock:
-            version = self._version
+            version, unseen = self._version, tuple[str, ...]()
+            if version.tables is not None and isinstance(contexts, Mapping):
+                asked = version.tables.asked(contexts)
+                worth = None if worth is None else version.tables.worth(worth, asked.sent.get("items"))
+                contexts, unseen = version.tables.round_contexts(asked.numbers, asked.arms), asked.unseen
             made = version.decide(contexts, mask, version.draw(id), worth)
             logged = version.logged(id, made)
             if isinstance(self._log, Log):
@@ -233,6 +244,7 @@ class Decider:
             else:
                 self._log(logged.fields() | {"contexts": logged.contexts.tolist()})
             version.accept(made)
+            self.unseen.update(unseen)
         return made.decision
 
     def _follow(self) -> None:

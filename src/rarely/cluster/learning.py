@@ -31,8 +31,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rarely import Policy
-from rarely.cluster.campaign import Campaign, Commit, Url, committing, contexts_of, lineage, offered_in, read_block
+from rarely import FramePolicy, Policy
+from rarely.cluster.campaign import (
+    Campaign,
+    Commit,
+    Url,
+    committing,
+    contexts_of,
+    lineage,
+    offered_in,
+    parts_of,
+    read_block,
+)
 from rarely.cluster.files import Folder, Rows, as_parquet, readable, unpacked
 from rarely.errors import InvalidInput, NothingToLearn
 from rarely.extend import Array, Arrays, Described, IntArray
@@ -94,7 +104,7 @@ class UpdateReport(Described):
 
 
 def update(
-    policy: Policy,
+    policy: Policy | FramePolicy,
     decisions: Url | Sequence[Url],
     rewards: Url,
     *,
@@ -141,6 +151,7 @@ def update(
     >>> report.joined, report.unknown, report.open, policy.version
     (1, 1, 1, 1)
     """
+    policy, _ = parts_of(policy)
     urls = [decisions] if isinstance(decisions, str | os.PathLike) else list(decisions)
     with UpdateFromSums(policy) as coming:
         rows, version = Rows.at(rewards, (id, reward)), policy.version

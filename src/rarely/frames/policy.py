@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
-from rarely.extend import Array, Decision, Interval, Policy, Scores
+from rarely.extend import Array, Arrays, Decision, Interval, Policy, Scores
 from rarely.extend.checks import InvalidInput, check_whole, shown
 from rarely.extend.provisional import WRAPPERS, Layout, archive, content_at, forwarded, state_of
 from rarely.frames.tables import FrameTables
@@ -243,8 +243,11 @@ class FramePolicy:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write policy and encoders to one file; `rarely.load` brings both back."""
+        archive.write(path, *self._content())
+
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
         header, arrays = content_at(self.policy, state_of(self.policy))
-        archive.write(path, header | {"wrapper": {"kind": "FramePolicy"} | self.describe()}, arrays)
+        return header | {"wrapper": {"kind": "FramePolicy"} | self.describe()}, arrays
 
 
 def _restored(policy: Policy, saved: dict[str, Any]) -> FramePolicy:
