@@ -274,6 +274,28 @@ def test_a_stop_that_no_boundary_explains_gets_no_more_error_and_is_said():
         study.look(**ANN)
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_an_arm_that_is_closed_leaves_no_error_to_looks_after_it(recorded):
+    """Whoever closes arms that look bad would else show by later looks, at sums that stay, that they are worse."""
+    study = trial()
+    for first, truth in ((0, 0.3), (100, 0.03), (200, 0.3), (300, 0.3)):
+        enrol(study, first, 100, truth={"placebo": 0.35, "low": truth, "high": 0.35})
+        if recorded:
+            study.look(**ANN)
+        if first == 100:
+            before = study.analysis().contrasts[0]
+            study.close_arm("low", **BOTH)
+    low = study.analysis().contrasts[0]
+    last = NormalDist().inv_cdf(1 - 0.025 / 2)
+    assert last < -low.looks[-1].z < before.looks[-1].boundary
+    assert before.shown is low.shown is None
+    assert [look.fraction for look in low.looks] == [0.25, 0.5, 0.5, 0.5]
+    for look in low.looks[1:]:
+        assert look[1:6] == pytest.approx(before.looks[1][1:6])
+        assert look.p == pytest.approx(before.looks[1].p)
+    assert low.final.p == low.looks[-1].p > 0.025
+
+
 def test_a_comparison_that_showed_nothing_is_not_significant_since_another_stopped_the_trial():
     """The order of stages would spend all the error here: its p-values contradicted the sentence above them."""
     study = trial(plan=AnalysisPlan(400, looks=4))
@@ -348,7 +370,7 @@ def test_what_a_look_showed_and_the_end_does_not_bear_out_is_said_so(later):
         assert "no values undo it" not in str(found)  # there is nothing to undo
 
 
-def test_looks_at_an_arm_that_was_closed_spend_their_error_though_they_learn_nothing():
+def test_looks_that_learn_nothing_spend_their_error():
     """Sums that stay are the same Z: each look excludes what one look with the error spent so far excludes."""
     plan, known = AnalysisPlan(400, looks=4), Summary(100, 0.1, 0.05, 400.0, 1e9)
     for information in ([400.0] * 4, [400.0, 401.0, 400.5, 399.0]):

@@ -247,7 +247,7 @@ class _Trial:
         self._count, self._missing = len(self._outcomes.arms), np.isnan(self._outcomes.rewards)
         self._plan = plan or settings.plan or AnalysisPlan(max(self._count, 2), looks=1, comparisons="each")
         self._events = [event for event in session.specials() if event.seq <= last]
-        self._looks = [
+        self.looks = [
             Recorded(event.seq, event.content["round"], event.content["fraction"], Body(event.content["effects"]))
             for event in self._of("look")
             if self._plan == settings.plan and chosen == settings.control
@@ -255,9 +255,9 @@ class _Trial:
         if look is not None:
             # All error is left to the look after all planned patients: a stop before must not choose where it is spent.
             fraction = 1.0 if look else min(int((~self._missing).sum()) / self._plan.rounds, 1.0)
-            self._looks.append(Recorded(0, self._count, fraction, {}))
+            self.looks.append(Recorded(0, self._count, fraction, {}))
         self._closed = {event.content["arm"]: event for event in self._of("close")}  # None: enrolment
-        final = self._looks[-1].fraction >= 1 if self._looks else self._count >= self._plan.rounds
+        final = self.looks[-1].fraction >= 1 if self.looks else self._count >= self._plan.rounds
         self._ended = final or None in self._closed
         self._q, self._arms = statistics.predict_rewards(self._outcomes), self._targets(chosen)
         self._scores = {arms: scores_of(self._outcomes, self._q, *arms) for arms in self._arms}
@@ -329,23 +329,39 @@ class _Trial:
         return len(arms) == 1 or self._names[arms[1]] == self._settings.control
 
     def _cuts(self, arms: Arms) -> list[Cut]:
-        """Return what was known of an effect at each look: as it was recorded, or as it is now."""
-        scores = self._scores[arms]
-        if not self._looks:
-            return planned.cuts_of(scores, self._plan, len(self._outcomes.arms))
-        name = self._name(arms)
-        found = [(each, each.rows[name]["summary"] if each.event else scores.until(each.round)) for each in self._looks]
-        return [Cut(each.round, each.fraction, read_summary(summary)) for each, summary in found]
+        """Return what was known of an effect at each look: as it was recorded, or as it is now.
+
+        An arm that was closed leaves no error to the looks after it, beyond the share of its own outcomes: else whoever
+        closes arms chooses where error is spent, by what they showed.
+        """
+        scores, name, rounds = self._scores[arms], self._name(arms), self._plan.rounds
+        found = planned.cuts_of(scores, self._plan, self._count)
+        if self.looks:
+            each = [
+                (look, look.rows[name]["summary"] if look.event else scores.until(look.round)) for look in self.looks
+            ]
+            found = [Cut(look.round, look.fraction, read_summary(summary)) for look, summary in each]
+        ends = [self._closed[arm] for arm in arms if arm in self._closed]
+        if not ends:
+            return found
+        end = min(ends, key=lambda event: event.seq)
+        after = [look.event > end.seq or not look.event for look in self.looks] or [
+            cut.round > end.content["round"] for cut in found
+        ]
+        return [
+            each._replace(fraction=min(each.fraction, each.summary.rounds / rounds)) if late else each
+            for each, late in zip(found, after, strict=True)
+        ]
 
     def _effect(self, arms: Arms, alpha: float) -> Effect:
         outcomes, names, limit = self._outcomes, self._names, self._limit(arms)
         scores, cuts, within = self._scores[arms], self.cuts[self._name(arms)], self._within(arms)
         span, error, summary = within[1] - within[0], 1 - self._plan.level, scores.until(self._count)
         span = span / len(arms)  # of rewards
-        registered, closed = self._registered(arms), None in self._closed
+        registered, closed = self._registered(arms), any(arm in self._closed for arm in arms)
         looks = planned.looks_of(cuts, self._plan, alpha, within)
         if len(arms) > 1 and registered:
-            looks = planned.taken(cuts, self._plan, alpha, within, closed=closed)
+            looks = planned.taken(cuts, self._plan, alpha, within, closed=closed or None in self._closed)
         looks = self._as_taken(self._name(arms), looks, scores, within)
         exact, shift = EVERYTHING, 0.0 if len(arms) > 1 else within[0]
         if limit > 0 and math.isfinite(span):
@@ -357,7 +373,7 @@ class _Trial:
         bound = cut(self._bound(arms, looks[-1]) if looks else EVERYTHING, within)
         title = (names[arms[0]], names[arms[1]] if len(arms) > 1 else "", registered)
         figures = (*title, tuple(looks), *now, *always, *exact, int(lacking.sum()), *bound, summary.effective)
-        return Effect(*figures, level=1 - alpha, closed=any(arm in self._closed for arm in arms))
+        return Effect(*figures, level=1 - alpha, closed=closed)
 
     def _within(self, arms: Arms) -> Range:
         """Return the range of the mean of an arm, or of a difference."""
@@ -367,7 +383,7 @@ class _Trial:
     def _as_taken(self, name: str, looks: Sequence[Look], scores: Scores, within: Range) -> list[Look]:
         """Return looks with the numbers on record, and what later outcomes would have made of them."""
         shown = list(looks)
-        for place, each in enumerate(self._looks):
+        for place, each in enumerate(self.looks):
             if each.event:
                 row, now = each.rows[name], scores.until(each.round)
                 absent = {"estimate": math.nan, "low": -math.inf, "high": math.inf, "boundary": math.inf}
@@ -385,7 +401,7 @@ class _Trial:
         """Return a registered comparison: also what it showed, may show, and shows at the end."""
         effect = replace(self._effect(arms, alpha), shown=shown)
         going = not (self._ended or effect.closed)
-        if going or not self._looks:
+        if going or not self.looks:
             effect = replace(effect, looks=planned.with_outlooks(effect.looks, self._plan, alpha))
         if shown is not None and effect.missing and effect.looks[-1].excludes_zero:
             effect = replace(effect, tipping=self._tipping(arms, effect.looks[-1]))
@@ -737,7 +753,12 @@ def take_look(session: Session, signed: dict[str, str]) -> Analysis:
         fell = len(cuts) > 1 and cuts[-1].summary.information < cuts[-2].summary.information
         row |= {"summary": list(cuts[-1].summary), "fell": fell}
         rows[effect.name] = row | ({} if effect.outlook is None else {"outlook": effect.outlook})
-    body: dict[str, Any] = {"number": number, "round": made.decisions, "fraction": look.fraction, "cut": last}
+    body: dict[str, Any] = {
+        "number": number,
+        "round": made.decisions,
+        "fraction": trial.looks[-1].fraction,
+        "cut": last,
+    }
     body |= {"final": whole or not position.enrolling, "rewards": made.rewards, "plan": plan.hash, "effects": rows}
     body |= {"advice": reports.advice_of(made)}
     with session.writing() as tables:

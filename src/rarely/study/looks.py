@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -120,11 +120,20 @@ def looks_of(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float, within: Rang
 
 
 def _bounds(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float) -> list[float]:
-    """Return the boundary of each look; infinite for no rewards of an arm, or all alike without a range."""
+    """Return the boundary of each look; infinite for no rewards of an arm, or all alike without a range.
+
+    There is no error for a look that adds no outcome: it has that of the stage that it repeats.
+    """
     early = sum(not each.summary.effective > 0 for each in cuts)  # they have no interval, and spend nothing
     errors = [spent(plan.spending, min(each.fraction, 1.0), alpha) for each in cuts[early:]]
     errors = np.maximum.accumulate(errors).tolist() if errors else []
-    return [math.inf] * early + boundaries(errors, _growing([each.summary.information for each in cuts[early:]]))
+    information = _growing([each.summary.information for each in cuts[early:]])
+    bounds = boundaries(errors, information)
+    for place, (before, error) in enumerate(pairwise(errors), 1):
+        if error == before:
+            stage = errors.index(error)
+            bounds[place] = boundaries([*errors[:stage], error], [*information[:stage], information[place]])[-1]
+    return [math.inf] * early + bounds
 
 
 def _growing(information: Sequence[float]) -> list[float]:
@@ -156,14 +165,12 @@ def taken(
 ) -> list[Look]:
     """Return looks with their repeated p-values.
 
-    The last one of a trial that takes no further patients replaces the one that showed a difference. What came after
-    the decision to stop is overrunning, for which no error was kept: the look has that of the stages since the last one
-    that showed nothing (Whitehead, 1992).
+    The last one of a comparison that takes no further patients replaces the one that showed a difference. What came
+    after the decision to stop is overrunning, for which no error was kept: the look has that of the stages since the
+    last one that showed nothing (Whitehead, 1992).
     """
     looks, known = looks_of(cuts, plan, alpha, within), [cuts[: place + 1] for place in range(len(cuts))]
-    # Nor is there error for a look that adds no outcome.
-    over = (look.excludes_zero or look.fraction >= cuts[-1].fraction for look in looks)
-    stop = next((place for place, ends in enumerate(over) if ends), len(looks))
+    stop = next((place for place, look in enumerate(looks) if look.excludes_zero), len(looks))
     if closed and stop + 1 < len(looks):
         known[-1] = [*cuts[:stop], cuts[-1]]
         looks[-1] = looks_of(known[-1], plan, alpha, within)[-1]
