@@ -161,4 +161,10 @@ def test_a_slate_over_http(served):
         assert [receipt.status for receipt in client.tell("s", [0.0, 1.0])] == ["duplicate", "accepted"]
         with pytest.raises(InvalidSlate):
             client.ask(BODY, slots=4)
+        client.ask(BODY, id="whole", slots=2)
+        assert [(receipt.id, receipt.status) for receipt in client.tell("whole", 1.0)] == [
+            ("whole#1", "accepted"),
+            ("whole#2", "accepted"),
+        ]
+        assert [len(each) for each in client.tell_many([("whole", 1.0)])] == [2]
     assert served.post("decide", {**BODY, "slots": 0}).status == 422

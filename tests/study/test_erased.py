@@ -341,12 +341,13 @@ def test_prices_are_not_solved_on_their_contexts_again(make, given):
     assert study.replay().equal
 
 
-def test_slates_are_erased_whole(make):
+@pytest.mark.parametrize("id", ["mustermann-0", "mustermann-0#1", "mustermann-0#2"])  # all slots have the contexts
+def test_slates_are_erased_whole(make, id):
     study = make()
     study.ask(PERSON, id="mustermann-0", slots=2)
     study.tell("mustermann-0", [0.0, 1.0])
     play(study, 0, 3)
-    done = study.erase("mustermann-0", **SIGNED)
+    done = study.erase(id, **SIGNED)
     assert (done.decisions, done.rewards) == (2, 2)
     assert not knows(study)
     study.update()

@@ -6,7 +6,7 @@ import pytest
 from rarely import Ceiling, FixedGrid, FramePolicy, LinTS, LinUCB, Mixture, OnDemand, Shares, Worth
 from rarely.errors import CeilingReached, InvalidSlate, InvalidWorth
 from rarely.offpolicy import ips, slates
-from rarely.study import EnrolmentClosed, InvalidStudy, Request, RewardRule, Slate, Study, StudyConflict, Tell
+from rarely.study import EnrolmentClosed, InvalidStudy, Receipt, Request, RewardRule, Slate, Study, StudyConflict, Tell
 from studies import contexts_of, every_storage, linear
 
 ITEMS = [
@@ -175,6 +175,35 @@ def test_slates_and_single_decisions_in_one_call():
     with pytest.raises(InvalidSlate, match="whose rewards are a list"):
         study.tell("v3", 1.0, seen=1)
     assert study.replay().equal
+
+
+@every_storage
+@pytest.mark.parametrize("slots", [1, 3])
+def test_one_number_for_a_slate_is_shared_equally_by_its_slots(storage, slots):
+    rule = RewardRule(outcomes={"click": 1.0, "cost": -0.5})
+    study = Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"], rewards=rule)
+    for id in ("v", "w", "x"):
+        study.ask(contexts_of(3), id=id, slots=slots)
+    ids = [f"v#{slot}" for slot in range(1, slots + 1)]
+    assert [(each.id, each.status) for each in study.tell("v", {"click": 3.0})] == [(id, "accepted") for id in ids]
+    assert [each.status for each in study.tell("v", {"click": 3.0})] == ["duplicate"] * slots
+    assert study.tell("w", {"click": 1.0, "cost": 2.0}, key="k")[0].id == "w#1"
+    log = study.log()
+    np.testing.assert_allclose(log.rewards, [3.0 / slots] * slots + [0.0] * slots + [np.nan] * slots)
+    assert log.outcomes[slots + 1] == {"click": 1.0 / slots, "cost": 2.0 / slots}
+    assert study.status().rewards.balanced
+    with pytest.raises(StudyConflict):  # the first slot has another reward by this key; no slot gets one
+        study.tell_many([("x#1", {"click": 5.0}, "k"), ("x", {"click": 9.0}, "k")])
+    assert study.status().rewards.received == 2 * slots
+    receipts = study.tell_many(
+        [("x#1", {"click": 5.0}, "k"), ("x", {"click": 9.0}, "k"), ("nobody", {"click": 1.0})], errors="return"
+    )
+    assert [type(each) for each in receipts] == [Receipt, StudyConflict, Receipt]
+    assert (receipts[2].status, study.status().rewards.received) == ("quarantined", 2 * slots + 2)
+    study.update()
+    assert study.verify().whole
+    assert study.replay().equal
+    study.close()
 
 
 def test_a_slate_needs_as_many_open_arms():

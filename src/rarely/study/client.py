@@ -338,7 +338,7 @@ class Client:
 
     def _deliver(self, bodies: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
         receipts = self._send("POST", "reward", {"rewards": bodies}, has="receipts")["receipts"] if bodies else []
-        return [Receipt(**each) if "seq" in each else _error_of(each) for each in receipts]
+        return [_answered(each) for each in receipts]
 
     def _deliver_spooled(self, bodies: list[dict[str, Any]]) -> list[Receipt | RarelyError]:
         """Deliver rewards together if possible, else one by one, each after the fallback's decision if it has one."""
@@ -502,10 +502,10 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answered(said: dict[str, Any]) -> Any:
-    """Return an answer, a slate of answers or an error."""
+    """Return an answer, a receipt, a slate of them or an error."""
     if "slots" in said:
         return Slate(_answered(each) for each in said["slots"])
-    return Answer(**said) if "arm" in said else _error_of(said)
+    return Answer(**said) if "arm" in said else Receipt(**said) if "seq" in said else _error_of(said)
 
 
 def _tell_body(tell: Tell) -> dict[str, Any]:

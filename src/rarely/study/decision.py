@@ -98,6 +98,12 @@ def slot_id(id: str, slot: int) -> str:
     return check_id(f"{id}#{slot}")
 
 
+def slate_ids(content: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the slate that a decision is a slot of, and of all of its slots; none where it is no slot."""
+    slate, _, slots = content.get("slot", ("", 0, 0))
+    return [slate, *(slot_id(slate, slot) for slot in range(1, slots + 1))] if slate else []
+
+
 class Slate(tuple[Any, ...]):
     """The answers to a slate's slots, or the receipts of their rewards, in order.
 

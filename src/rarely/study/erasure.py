@@ -18,6 +18,7 @@ import numpy as np
 
 from rarely.extend import Described
 from rarely.extend.checks import is_whole, shown
+from rarely.study.decision import slate_ids
 from rarely.study.errors import InvalidId, InvalidStudy, StudyBusy
 from rarely.study.events import Event, Position, hash_of, read_moment, summed
 from rarely.study.gone import blanked, gone_of, kept_hash
@@ -125,7 +126,7 @@ class _Persons(NamedTuple):
             return False
         content = event.content
         if self.by == "id":
-            return event.ref in self.ids or content.get("slot", [None])[0] in self.ids
+            return not self.ids.isdisjoint([str(event.ref), *slate_ids(content)])
         if self.by == "user":
             return content.get("user") in self.ids
         return _text(content.get("sent", {}).get("user", {}).get(self.column)) in self.ids

@@ -305,7 +305,8 @@ class Study:
         Parameters
         ----------
         id, reward
-            The id of the decision; a finite number, or a dict of outcomes if the study's `RewardRule` has them.
+            The id of the decision; a finite number, or a dict of outcomes if the study's `RewardRule` has them. For a
+            slate one of these, which its slots share equally, or a list of them.
         key
             Which of several rewards of the decision it is. The same id and key again is a duplicate and changes
             nothing. Without a key the value identifies the delivery, so equal rewards that are to be summed need keys.
@@ -313,7 +314,7 @@ class Study:
             The arm that a person gave instead of the one decided, with the `reason`. The reward goes to the quarantine
             as an override, so no version learns from it, and `log` marks the round, which estimates leave out.
         seen
-            Of a slate, whose rewards are a list: the last slot that was seen, counted from 1. The receipts of its slots
+            Of a slate, whose rewards are a list: the last slot that was seen, counted from 1. The receipts of a slate
             are a `Slate`.
         """
         return self.tell_many([Tell(id, reward, key, arm=arm, seen=seen)], actor=actor, reason=reason)[0]
@@ -653,8 +654,9 @@ class Study:
         ids
             One, or a list: 17, 17.0 and "17" are the same.
         by
-            "id" if they are ids of decisions or slates, "user" if they were given as `ask(user=…)`, or the column of
-            the user's table that holds them, where requests come by columns; "user.id" for a column "id".
+            "id" if they are ids of decisions, slates or slots, with which the slate goes whole; "user" if they were
+            given as `ask(user=…)`; or the column of the user's table that holds them, where requests come by columns,
+            "user.id" for a column "id".
         """
         return erasure.erase(self._session, ids, by, _signed_by_person(actor, reason))
 

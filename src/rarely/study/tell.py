@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from rarely.errors import InvalidInput, InvalidReward
+from rarely.errors import InvalidInput, InvalidReward, RarelyError
 from rarely.extend import Described
 from rarely.extend.checks import InvalidSlate, is_whole, read_rewards, shown
-from rarely.study.decision import Slate, slot_id
+from rarely.study.decision import Slate, slate_ids, slot_id
 from rarely.study.errors import BrokenStudy, StudyConflict
 from rarely.study.events import Event, EventKind, canonical, check_id, check_text
 from rarely.study.gone import gone_of
@@ -146,10 +146,24 @@ def read_tell(tell: Tell, rule: RewardRule) -> Delivery:
     value = float(read_rewards(reward, 1)[0]) + 0.0  # −0 is 0
     if not (tell.arm is None or isinstance(tell.arm, str) or is_whole(tell.arm)):
         raise InvalidInput(f"arm must be a name or a number, or None for the arm decided; got {shown(tell.arm)}.")
-    told = repr(value) if outcomes is None else canonical(outcomes)
-    key = f"={told}" if tell.key is None else f"#{check_id(tell.key, 'a key')}"
+    key = _unnamed(value, outcomes) if tell.key is None else f"#{check_id(tell.key, 'a key')}"
     actor, reason = check_text(tell.actor, "actor"), check_text(tell.reason, "reason")
     return Delivery(id, value, key, actor, tell.arm, reason, outcomes)
+
+
+def _unnamed(value: float, outcomes: dict[str, float] | None) -> str:
+    """Return the key of a delivery that came without one."""
+    return f"={value!r}" if outcomes is None else f"={canonical(outcomes)}"
+
+
+def _shares(each: Delivery, first: Event) -> Slate:
+    """Return a reward of a whole slate, given its first slot, as one for each slot: an equal share of it."""
+    _, *ids = slate_ids(first.content)
+    value, outcomes = each.value / len(ids), each.outcomes
+    outcomes = None if outcomes is None else {name: outcome / len(ids) for name, outcome in outcomes.items()}
+    key = _unnamed(value, outcomes) if each.key.startswith("=") else each.key
+    shared = replace(each, value=value, outcomes=outcomes, key=key)
+    return Slate(replace(shared, id=id) for id in ids)
 
 
 def receive(
@@ -157,29 +171,48 @@ def receive(
 ) -> list[Any]:
     """Return a receipt or an error for each delivery; an error given as a delivery keeps its place.
 
-    `slates` has the id of the slate by the ids of slots that were told in a list.
+    `slates` has the id of the slate by the ids of slots that were told in a list. One number for a slate is shared
+    equally by its slots, and has a `Slate` of receipts.
     """
     names, ids = session.settings.arms, dict.fromkeys(each.id for each in deliveries if isinstance(each, Delivery))
-    decisions, earlier = tables.decisions([*ids, *slates.values()]), tables.deliveries([*ids])
+    decisions = tables.decisions([*ids, *slates.values()])
+    firsts = tables.decisions([f"{id}#1" for id in ids if id not in decisions and id not in slates])
+    wholes = {first.content["slot"][0]: first for first in firsts.values() if "slot" in first.content}
+    parts = [
+        _shares(each, wholes[each.id]) if isinstance(each, Delivery) and each.id in wholes else [each]
+        for each in deliveries
+    ]
+    slots = [each.id for part in parts if isinstance(part, Slate) for each in part]
+    decisions |= tables.decisions(slots)
+    earlier = tables.deliveries([*dict.fromkeys([*ids, *slots])])
     events: list[Event] = []
+
+    def judged(each: Any) -> Any:
+        if not isinstance(each, Delivery):
+            return each
+        if each.id not in decisions and slates.get(each.id) in decisions:
+            return InvalidReward(f"reward must be one finite number, as {slates[each.id]!r} is no slate; got a list.")
+        named = names or item_names(session.settings, decisions.get(each.id))
+        arm = named.index(each.arm) if named and each.arm in named else each.arm
+        given = replace(each, arm=arm, reason=each.reason or signature["reason"])
+        return judge(session.settings.rewards, given, decisions.get(each.id), earlier[each.id], session.now())
+
+    def recorded(each: Any, result: Any) -> Any:
+        if not isinstance(result, tuple):
+            return result
+        kind, why, body = result
+        signed = {"actor": each.actor or signature["actor"], "reason": each.reason or signature["reason"]}
+        event = session.next_event(kind, body, ref=each.id, key=each.key, why=why, **signed)
+        events.append(event)
+        earlier[each.id].append(event)
+        return Receipt(each.id, _STATUS[kind], why, event.seq)
+
     results: list[Any] = []
-    for each in deliveries:
-        result = each
-        if isinstance(each, Delivery) and each.id not in decisions and slates.get(each.id) in decisions:
-            result = InvalidReward(f"reward must be one finite number, as {slates[each.id]!r} is no slate; got a list.")
-        elif isinstance(each, Delivery):
-            named = names or item_names(session.settings, decisions.get(each.id))
-            arm = named.index(each.arm) if named and each.arm in named else each.arm
-            each = replace(each, arm=arm, reason=each.reason or signature["reason"])
-            result = judge(session.settings.rewards, each, decisions.get(each.id), earlier[each.id], session.now())
-        if isinstance(result, tuple):
-            kind, why, body = result
-            signed = {"actor": each.actor or signature["actor"], "reason": each.reason}
-            event = session.next_event(kind, body, ref=each.id, key=each.key, why=why, **signed)
-            events.append(event)
-            earlier[each.id].append(event)
-            result = Receipt(each.id, _STATUS[kind], why, event.seq)
-        results.append(result)
+    for part in parts:
+        found = [judged(each) for each in part]
+        wrong = next((result for result in found if isinstance(result, RarelyError)), None)
+        done = found if wrong else [recorded(*pair) for pair in zip(part, found, strict=True)]
+        results.append(wrong or (Slate(done) if isinstance(part, Slate) else done[0]))
     tables.append(*events)
     return results
 
