@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from rarely_lab.engine.record import FORMAT, identity
-from rarely_lab.reproduce.catalogue import GROWTH, PROBLEMS, configurations
-from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.catalogue import GROWTH, PROBLEMS, Cell, configurations
 from rarely_lab.reproduce.config import VIEWS, Configuration
 from rarely_lab.reproduce.records import Record
 

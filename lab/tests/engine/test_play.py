@@ -6,8 +6,7 @@ import pytest
 from rarely import BatchNeuralUCB, FixedGrid, NeuralUCB
 from rarely.worlds import Cosine
 from rarely_lab.engine.play import play_policy
-from rarely_lab.reproduce.catalogue import PROBLEMS
-from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.catalogue import PROBLEMS, Cell
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.records import content_of, log_det_rounds
 

@@ -19,7 +19,7 @@ from rarely.worlds import Cosine, Quadratic, Rounds, Table
 from rarely_lab.engine.play import play_policy
 from rarely_lab.gpu import training
 from rarely_lab.gpu.lockstep import Lockstep
-from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.catalogue import Cell
 from rarely_lab.reproduce.config import Configuration, Problem
 from rarely_lab.reproduce.golden import setups
 

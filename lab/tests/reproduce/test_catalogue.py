@@ -5,8 +5,7 @@ from rarely import BatchNeuralUCB, LinUCB, NeuralUCB
 from rarely._core.schedules import DeterminantTrigger, FixedGrid, Paced
 from rarely.worlds import Table, TableWorld
 from rarely_lab.engine.record import identity
-from rarely_lab.reproduce.catalogue import FAIR, PROBLEMS, configurations, plan_cells
-from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.catalogue import FAIR, PROBLEMS, Cell, configurations, plan_cells
 from rarely_lab.reproduce.config import PRESETS, Configuration, Problem
 
 TABLE = Table.of(np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2)

@@ -19,8 +19,7 @@ from rarely.runs.machine import describe
 from rarely_lab.commands.reproduce import _check_engine
 from rarely_lab.engine.cell import play_cell
 from rarely_lab.engine.record import MixedRecords, copy_records, outdated, pack, read_packed, read_records
-from rarely_lab.reproduce.catalogue import PROBLEMS, plan_cells
-from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.catalogue import PROBLEMS, Cell, plan_cells
 from rarely_lab.reproduce.golden import FAMILIES
 from rarely_lab.reproduce.records import SHORT, Record, Store, check_engines, read_fitting
 from rarely_lab.reproduce.report.page import write_report

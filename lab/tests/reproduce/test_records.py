@@ -15,8 +15,7 @@ from rarely.worlds import Dataset, Table, World
 from rarely_lab.engine.cell import LocalExecutor, play_cell, run_cells
 from rarely_lab.engine.play import play_policy
 from rarely_lab.engine.record import MixedRecords, read_records
-from rarely_lab.reproduce.catalogue import PROBLEMS, QUICK_CONFIGURATIONS, plan_cells, quick_cells
-from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.catalogue import PROBLEMS, QUICK_CONFIGURATIONS, Cell, plan_cells, quick_cells
 from rarely_lab.reproduce.config import PRESETS, Configuration, Problem
 from rarely_lab.reproduce.records import Record, Store
 from rarely_lab.reproduce.report.page import write_report

@@ -23,7 +23,7 @@ from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.engine.cell import Executor
 from rarely_lab.engine.record import PACKED, copy_records, identity
 from rarely_lab.reproduce import catalogue
-from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.catalogue import Cell
 from rarely_lab.reproduce.config import PRESETS
 from rarely_lab.reproduce.records import Record, Store, check_engines, read_fitting
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS

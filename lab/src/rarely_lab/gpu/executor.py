@@ -21,7 +21,7 @@ from rarely.runs.machine import in_pools
 from rarely.worlds import Rounds
 from rarely_lab.engine import cell as runs
 from rarely_lab.engine.play import Played, Stopwatch
-from rarely_lab.reproduce.cells import Cell
+from rarely_lab.reproduce.catalogue import Cell
 from rarely_lab.reproduce.records import Record, content_of
 
 NETWORKS, SPARE = 2, 0.35
