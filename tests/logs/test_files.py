@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decision_logs import made
-from rarely import Decision, InvalidInput
+from rarely import Decision, InvalidInput, LinTS, OnDemand, Worth
 from rarely.offpolicy import (
     DecisionLog,
     InvalidLog,
     ParquetUnavailable,
     bandit_feedback,
     read_log,
+    slates,
     write_log,
 )
 
@@ -42,6 +43,37 @@ def test_csv_gives_back_every_bit(log, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "log.csv"
     write_log(log, path)
     same(log, read_log(path))
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.parquet"])
+def test_slates_and_worth_are_read_back(name, tmp_path):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    log, policy, rng = DecisionLog(), LinTS(2, OnDemand(), seed=0), np.random.default_rng(0)
+    for i in range(12):
+        contexts, slots = rng.normal(size=(4, 2)), None if i == 5 else 2 + i % 2
+        worth = None if i < 3 else Worth(rng.normal(size=4), np.where(np.arange(4) == i % 6, np.inf, rng.random(4)))
+        decision = policy.select(contexts, worth=worth, slots=slots)
+        log.record(contexts, decision)
+        log.observe(decision, rng.random(np.shape(decision.arm)))
+    write_log(log, tmp_path / name)
+    again = read_log(tmp_path / name)
+    same(log, again)
+    np.testing.assert_array_equal(again.slates, log.slates)
+    for each in ("gain", "cost"):
+        np.testing.assert_array_equal(getattr(again.worth, each), getattr(log.worth, each))
+    assert slates(again.valued(), again.probabilities) == slates(log.valued(), log.probabilities)
+    if name.endswith("csv"):
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(text.replace("slate", "slat", 1))
+        with pytest.raises(InvalidLog, match="slat is not one of them"):
+            read_log(tmp_path / name)
+        row = text.splitlines()[-1].split(",")
+        gains = [i for i, column in enumerate(text.splitlines()[0].split(",")) if column.startswith("gain_")]
+        row[next(i for i in gains if row[i])] = ""
+        (tmp_path / name).write_text("\n".join([*text.splitlines()[:-1], ",".join(row)]))
+        with pytest.raises(InvalidLog, match="gain_k and cost_k must be numbers for every arm"):
+            read_log(tmp_path / name)
 
 
 def test_csv_is_a_plain_table(tmp_path):

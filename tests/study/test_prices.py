@@ -5,6 +5,7 @@ import pytest
 
 from rarely import Ceiling, FixedGrid, FramePolicy, LinTS, LinUCB, Mixture, OnDemand, Shares, Worth
 from rarely.errors import CeilingReached, InvalidSlate, InvalidWorth
+from rarely.logs import read_log
 from rarely.offpolicy import ips, slates
 from rarely.study import EnrolmentClosed, InvalidStudy, Receipt, Request, RewardRule, Slate, Study, StudyConflict, Tell
 from studies import contexts_of, every_storage, linear
@@ -204,6 +205,21 @@ def test_one_number_for_a_slate_is_shared_equally_by_its_slots(storage, slots):
     assert study.verify().whole
     assert study.replay().equal
     study.close()
+
+
+@every_storage
+def test_an_export_has_slates_and_worth(storage, tmp_path, monkeypatch):
+    study = Study.create(storage, "trial", policy=linear(), arms=["a", "b", "c"])
+    for i in range(10):
+        asked = {"slots": 2} if i > 5 else {}
+        study.ask(contexts_of(i), id=f"v{i}", worth=Worth([1.0, 2.0, i], 0.5) if i % 3 == 2 else None, **asked)
+    monkeypatch.setattr("rarely.study.audit.CHUNK", 3)  # of which some have neither
+    assert study.export(tmp_path / "log.csv").decisions == 14
+    log, again = study.log(), read_log(tmp_path / "log.csv")
+    study.close()
+    np.testing.assert_array_equal(again.slates, log.slates)
+    np.testing.assert_array_equal(again.worth.gain[again.present], log.worth.gain[log.present])
+    np.testing.assert_array_equal(again.worth.cost[again.present], log.worth.cost[log.present])
 
 
 def test_a_slate_needs_as_many_open_arms():

@@ -90,7 +90,7 @@ class DecisionLog:
     arm_names: tuple[str, ...] = ()
     """Names of arms 0, 1, …, where they have names."""
     held_out: frozenset[int] = frozenset()
-    """The rounds that a lot decided (`Decision.held_out`); files do not hold it, `overrides`, `outcomes` or `worth`."""
+    """The rounds that a lot decided (`Decision.held_out`); files do not hold it, `overrides` or `outcomes`."""
     ids: tuple[str, ...] = ()
     """The entries of the column `id` of a table that was read, one for each round; else ()."""
     remarks: tuple[Remark, ...] = ()

@@ -6,6 +6,8 @@ probability of an arm that was not chosen is unknown:
     round  version  arm  reward  propensity
     probability_k                k = 0 … K−1
     row_j                        j = 0 … r−1, where rows were recorded
+    slate                        the round of the slate's first slot, where there are slates
+    gain_k  cost_k               what outcomes of arm k are worth, where a decision said so
     context_k_j                  j = 0 … d−1, of arm k
 
 Numbers keep all their digits, so what is read back is what was written.
@@ -32,6 +34,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -39,11 +42,11 @@ import numpy as np
 
 from rarely.extend import Array, Arrays, Decision
 from rarely.extend.checks import check_names, read_real, read_whole
-from rarely.extend.provisional import path_of
+from rarely.extend.provisional import Worth, path_of
 from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog, NamedRows, Remark, exact_number, is_missing, lines_of, open_table, pyarrow
 
-WHOLE = ("round", "version", "arm")  # the columns of whole numbers
+WHOLE = ("round", "version", "arm")  # the columns of whole numbers, besides the slate
 NOTES = ("id", "time", "stage", "actor")  # columns of a table that say more about a decision than a log holds
 LARGEST_WHOLE = np.iinfo(np.int64).max
 MAX_NUMBERS = 2**28  # in all contexts: 2 GiB
@@ -218,47 +221,60 @@ def _of_feedback(feedback: Mapping[str, Any]) -> DecisionLog:
     return DecisionLog.from_arrays(None, arms, feedback["reward"], rows=rows, arm_count=count, **drawn)
 
 
-def columns_of(log: DecisionLog) -> Arrays:
-    """Return the table, NaN where a cell is empty."""
+def columns_of(log: DecisionLog, *, slates: bool = False, worth: bool = False) -> Arrays:
+    """Return the table, NaN where a cell is empty; with columns of slates and worth also where the log has none."""
     check_log(log)
-    contexts = log.contexts
+    contexts, given = log.contexts, log.worth or (Worth() if worth else None)
     if len(log) and (np.isnan(log.propensities).any() or not contexts.shape[2]):
         raise InvalidLog("only a log of decisions, with their contexts and probabilities, can be written.")
     probabilities = np.where(log.present, log.probabilities, np.nan)
     rows = np.empty((len(log), 0)) if log.rows is None else log.rows
+    marks = log.rounds if slates and log.slates is None else log.slates
+    worths = [] if given is None else [np.where(log.present, each, np.nan).T for each in (given.gain, given.cost)]
     flat = contexts.reshape(len(log), contexts.shape[1] * contexts.shape[2])
-    columns = (log.rounds, log.versions, log.arms, log.rewards, log.propensities)
-    names = names_of(probabilities.shape[1], rows.shape[1], contexts.shape[2])
-    return dict(zip(names, (*columns, *probabilities.T, *rows.T, *flat.T), strict=True))
+    columns = (log.rounds, log.versions, log.arms, log.rewards, log.propensities, *probabilities.T, *rows.T)
+    columns += () if marks is None else (marks,)
+    sizes = probabilities.shape[1], rows.shape[1], contexts.shape[2]
+    names = names_of(*sizes, slates=marks is not None, worth=given is not None)
+    return dict(zip(names, (*columns, *chain.from_iterable(worths), *flat.T), strict=True))
 
 
-def names_of(arms: int, rows: int, dim: int) -> list[str]:
+def names_of(arms: int, rows: int, dim: int, *, slates: bool = False, worth: bool = False) -> list[str]:
     """Return the names of the columns of a table."""
+    worths = range(arms if worth else 0)
     places = [f"{k}_{j}" for k in range(arms) for j in range(dim)]
-    counted = {"probability": range(arms), "row": range(rows), "context": places}
-    return [*WHOLE, "reward", "propensity", *(f"{name}_{each}" for name, some in counted.items() for each in some)]
+    counted = {"probability": range(arms), "row": range(rows), "gain": worths, "cost": worths, "context": places}
+    names = {kind: [f"{kind}_{each}" for each in some] for kind, some in counted.items()}
+    names["row"] += ["slate"] if slates else []
+    return [*WHOLE, "reward", "propensity", *chain.from_iterable(names.values())]
 
 
 def _log_of(table: NamedRows) -> DecisionLog:
     """Return the log of a table; every check of `record` and `observe` is made again."""
     header = [name for name in table.header if name not in NOTES]
-    kinds = "probability_", "row_", "context_"
-    arms, width, cells = (sum(name.startswith(kind) for name in header) for kind in kinds)
-    wanted = names_of(arms, width, cells // max(arms, 1))
+    kinds = "probability_", "row_", "gain_", "context_"
+    arms, width, worths, cells = (sum(name.startswith(kind) for name in header) for kind in kinds)
+    slates, worth = "slate" in header, worths > 0
+    wanted = names_of(arms, width, cells // max(arms, 1), slates=slates, worth=worth)
     if odd := sorted({*wanted} ^ {*header}):
         raise InvalidLog(
-            "a table must have the columns round, version, arm, reward, propensity, probability_k, row_j if any, and "
-            f"context_k_j for every arm k; {odd[0]} is {'missing' if odd[0] in wanted else 'not one of them'}."
+            "a table must have the columns round, version, arm, reward, propensity, probability_k, row_j, slate, "
+            "gain_k and cost_k if any, and context_k_j for every arm k; "
+            f"{odd[0]} is {'missing' if odd[0] in wanted else 'not one of them'}."
         )
     columns = _numbers_of(table)
     if not len(columns["round"]):
         return DecisionLog()
-    numbers = np.column_stack([columns[name] for name in ["reward", "propensity", *wanted[5:]]])[:, 2:]
-    probabilities, rows, contexts = np.split(numbers, [arms, arms + width], axis=1)
+    parts = [arms, width, *(arms, arms) * worth]
+    numbers = np.column_stack([columns[name] for name in wanted if name not in (*WHOLE, "slate")])[:, 2:]
+    probabilities, rows, *given, contexts = np.split(numbers, np.cumsum(parts), axis=1)
     contexts = contexts.reshape(len(numbers), arms, -1)
     absent = np.isnan(probabilities) & np.isnan(contexts).all(axis=2)
     blank, chances = np.where(absent, np.nan, 0.0), np.where(absent, 0.0, probabilities)
+    if any(np.isnan(each[~absent]).any() for each in given):
+        raise InvalidLog("gain_k and cost_k must be numbers for every arm k that is there; some are empty.")
     decision = Decision(columns["arm"], blank, blank, columns["version"], columns["round"], chances)
+    decision = replace(decision, worth=Worth(*given) if worth else None, slate=columns.get("slate"))
     log = DecisionLog()
     log.record(contexts, decision, rows=rows if width else None, unknown=True)
     if (bad := np.flatnonzero(log.propensities != columns["propensity"])).size:
@@ -277,14 +293,15 @@ def _numbers_of(table: NamedRows) -> Arrays:
         for name, cell in zip(table.header, line, strict=True):
             if name not in cells:
                 continue
-            whole, value = name in WHOLE, exact_number(cell)
+            whole, value = name in (*WHOLE, "slate"), exact_number(cell)
             if value is None and is_missing(cell) and not whole:
                 value = np.nan
             if value is None or (whole and not (isinstance(value, int) and abs(value) <= LARGEST_WHOLE)):
                 kind = "a whole number" if whole else "a finite number or empty"
                 raise InvalidLog(f"{name} in {table.unit} {number} of {table.name} must be {kind}; got {cell!r}.")
             cells[name].append(value)
-    return {name: np.array(column, np.int64 if name in WHOLE else np.float64) for name, column in cells.items()}
+    kinds = {name: np.int64 for name in (*WHOLE, "slate")}
+    return {name: np.array(column, kinds.get(name, np.float64)) for name, column in cells.items()}
 
 
 # --- Vowpal Wabbit

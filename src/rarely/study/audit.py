@@ -473,6 +473,7 @@ def parts(session: Session) -> Iterator[tuple[dict[str, Any], Exported]]:
     with session.reading() as tables:
         closed = closed_until(tables, settings.rewards, last)
         width = len(settings.arms) if settings.arms else tables.most_arms()
+        more = {"slates": tables.has_decisions_with("slot"), "worth": tables.has_decisions_with("worth")}
     while part := list(islice(rest, CHUNK)):
         until = part[-1].answer.seq
         log, rewards = recorded(part, settings, width), rewards_of_range(session, first, until, closed)
@@ -480,7 +481,8 @@ def parts(session: Session) -> Iterator[tuple[dict[str, Any], Exported]]:
         if rewards := {round: reward for round, reward in rewards.items() if round in there}:
             log.observe(rounds=list(rewards), rewards=list(rewards.values()))
         notes: dict[str, Any] = {name: [getattr(each.answer, name) for each in part] for name in NOTES[:3]}
-        yield notes | {"actor": [each.actor for each in part]} | columns_of(log), Exported(len(log), log.missing)
+        columns = notes | {"actor": [each.actor for each in part]} | columns_of(log, **more)
+        yield columns, Exported(len(log), log.missing)
         first = until
     if not first:
         names = names_of(width, 0 if settings.blocks is None else settings.shared, session.dim)

@@ -165,6 +165,11 @@ class Tables:
         arms = "CAST(json(body) ->> 'arms' AS BIGINT)"
         return int(self._rows(f"SELECT max({arms}) FROM rarely_events WHERE study = ? AND kind = 'decide'")[0][0] or 0)
 
+    def has_decisions_with(self, name: str) -> bool:
+        """Return whether the body of a decision has a field of this name."""
+        which = f"kind = 'decide' AND json(body) ->> '{name}' IS NOT NULL"
+        return bool(self._rows(f"SELECT 1 FROM rarely_events WHERE study = ? AND {which} LIMIT 1"))
+
     def last_decision(self, last: int) -> Event | None:
         """Return the last decision up to and including event `last`."""
         where = "AND kind = 'decide' AND seq <= ? ORDER BY seq DESC LIMIT 1"
