@@ -48,6 +48,15 @@ def _torch() -> Any:
     return torch
 
 
+def seconds_of(cell: Any) -> float:
+    """Predict the seconds of a process that a cell takes here, as its share of those that are played at once."""
+    kind, longer = cell.together[0], max(1.0, cell.rounds / 2000)
+    if not kind:
+        return float(cell.work())
+    updates = 1 if kind == "neuralucb" else cell.updates
+    return float(SECONDS[kind] * cell.rounds * updates * longer ** {"neuralucb": 1, "network": 1.7}[kind])
+
+
 @dataclass(frozen=True)
 class Part:
     """Cells that a process plays at once."""
@@ -85,19 +94,7 @@ class GpuExecutor:
             ) from None
 
     at_once = forwarded("jobs", "The processes, each of which plays many cells at once.")
-
-    def work(self, cell: Any) -> float:
-        """Predict the seconds of a process that a cell takes here, as its share of those that are played at once."""
-        return seconds_of(cell)
-
-
-def seconds_of(cell: Any) -> float:
-    """Predict what `GpuExecutor.work` says."""
-    kind, longer = cell.together[0], max(1.0, cell.rounds / 2000)
-    if not kind:
-        return float(cell.work())
-    updates = 1 if kind == "neuralucb" else cell.updates
-    return float(SECONDS[kind] * cell.rounds * updates * longer ** {"neuralucb": 1, "network": 1.7}[kind])
+    work = staticmethod(seconds_of)
 
 
 def parted(cells: Sequence[runs.Cell]) -> list[Part]:
@@ -146,10 +143,6 @@ def _room(cell: Cell) -> int:
     return max(1, int(SPARE * _torch().cuda.mem_get_info()[1]) // (8 * rounds * each))
 
 
-def _environment(device: str) -> dict[str, str]:
-    return {"engine": "gpu", "device": str(_torch().cuda.get_device_name()) if device == "cuda" else device}
-
-
 def play_group(cells: Sequence[Cell], device: str) -> list[runs.Result]:
     """Play cells in lockstep, and return the results of all."""
     from rarely_lab.gpu.lockstep import Lockstep
@@ -163,11 +156,11 @@ def play_group(cells: Sequence[Cell], device: str) -> list[runs.Result]:
     wall = (time.perf_counter() - start) / len(cells)
     shares = (seconds / len(cells) for seconds in (engine.seconds["selecting"], engine.seconds["training"]))
     selected, trained = (Stopwatch(share, share) for share in shares)
-    results = []
+    results, name = [], str(_torch().cuda.get_device_name()) if device == "cuda" else device
     for cell, run, replica in zip(cells, rounds, replicas, strict=True):
         rounds_of, log_dets = [update.round for update in replica.updates], [0.0, *replica.log_dets.tolist()]
         played = Played(run, replica.arms, rounds_of, selected, trained, replica.near_ties)
         content = content_of(played, replica.updates, log_dets.__getitem__, cell.configuration.cause, wall)
-        content["environment"] |= _environment(device)
+        content["environment"] |= {"engine": "gpu", "device": name}
         results.append(runs.Result(cell.id, Record.of(cell.id, cell.describe(), content)))
     return results
