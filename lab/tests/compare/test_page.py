@@ -9,10 +9,10 @@ from comparison_records import record
 from rarely._cli import app
 from rarely.pages.figures import drawn
 from rarely_lab.compare import leaderboard, read_records
-from rarely_lab.compare.page import NothingToCompare, draw_frontier, line_style, render_page, write_leaderboard
+from rarely_lab.compare.page import draw_frontier, line_style, render_page, write_leaderboard
 from rarely_lab.compare.records import Store
 from rarely_lab.compare.scores import BOARDS
-from rarely_lab.engine.record import pack
+from rarely_lab.engine.record import NothingOnRecord, pack
 
 RECORDS = [
     record(problem, policy, batches, seed, regret, family=family)
@@ -69,7 +69,7 @@ def test_two_dozen_policies_look_different():
 
 
 def test_a_folder_without_records_is_refused(tmp_path):
-    with pytest.raises(NothingToCompare, match="holds no records to compare"):
+    with pytest.raises(NothingOnRecord, match="holds no records to compare"):
         write_leaderboard(tmp_path)
 
 
@@ -156,7 +156,7 @@ def test_a_module_that_cannot_be_imported_is_no_traceback(source, says, tmp_path
 def test_a_policy_that_does_not_beat_uniform_play_is_named(tmp_path):
     for seed in range(2):
         Store(tmp_path).write(record("p", "a", 5, seed, 150.0, uniform=100))
-    with pytest.raises(NothingToCompare, match="nothing that beats it"):
+    with pytest.raises(NothingOnRecord, match="nothing that beats it"):
         write_leaderboard(tmp_path)
 
 
@@ -199,14 +199,14 @@ def test_refused_lines_of_a_pack_are_called_records(folder, tmp_path):
 
 def test_runs_with_b_equal_to_t_alone_make_no_leaderboard(tmp_path):
     Store(tmp_path).write(record("p", "a", None, 0, 50.0, uniform=100))
-    with pytest.raises(NothingToCompare, match="play finite budgets too"):
+    with pytest.raises(NothingOnRecord, match="play finite budgets too"):
         write_leaderboard(tmp_path)
 
 
 def test_a_budget_that_nobody_has_beside_others_is_told(tmp_path):
     Store(tmp_path).write(record("p", "a", 5, 0, 50.0, uniform=100))
     Store(tmp_path).write(record("p", "b", 20, 0, 50.0, uniform=100))
-    with pytest.raises(NothingToCompare, match=r"with every budget on record \(5, 20\)"):
+    with pytest.raises(NothingOnRecord, match=r"with every budget on record \(5, 20\)"):
         write_leaderboard(tmp_path)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from browser import needs_browser, probe
 from lab_records import record
+from rarely_lab.engine.record import NothingOnRecord
 from rarely_lab.reproduce.catalogue import QUICK_CONFIGURATIONS
-from rarely_lab.reproduce.report.page import NothingToReport
 from rarely_lab.reproduce.report.quick_page import (
     numbers,
     regret_against_updates,
@@ -87,7 +87,7 @@ def test_the_second_panel_has_a_mean_and_all_runs_of_each_policy(rows):
 
 
 def test_a_folder_without_quick_runs_is_refused(tmp_path):
-    with pytest.raises(NothingToReport, match="rarely reproduce --quick"):
+    with pytest.raises(NothingOnRecord, match="rarely reproduce --quick"):
         write_quick_page(tmp_path)
 
 

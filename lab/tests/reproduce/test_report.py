@@ -7,12 +7,12 @@ import pytest
 from browser import browse, needs_browser, probe
 from lab_records import record, runs
 from rarely.pages.figures import drawn
-from rarely_lab.engine.record import read_records
+from rarely_lab.engine.record import NothingOnRecord, read_records
 from rarely_lab.reproduce.catalogue import PROBLEMS, configurations
 from rarely_lab.reproduce.config import VIEWS
 from rarely_lab.reproduce.records import Record, Store
 from rarely_lab.reproduce.report import page
-from rarely_lab.reproduce.report.page import NothingToReport, write_report
+from rarely_lab.reproduce.report.page import write_report
 from rarely_lab.reproduce.report.paper_claims import judge
 from rarely_lab.reproduce.report.results import compare
 from rarely_lab.reproduce.report.tables import results
@@ -160,7 +160,7 @@ def test_the_table_has_a_line_for_every_series(folder):
 
 
 def test_an_empty_folder_is_told(tmp_path):
-    with pytest.raises(NothingToReport, match="rarely reproduce"):
+    with pytest.raises(NothingOnRecord, match="rarely reproduce"):
         write_report(tmp_path)
 
 

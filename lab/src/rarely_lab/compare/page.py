@@ -16,7 +16,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rarely.errors import RarelyError
 from rarely.pages.figures import DASHES, drawn, plain_numbers, plain_text
 from rarely.pages.grid import Grid
 from rarely.pages.page import render
@@ -26,7 +25,7 @@ from rarely.runs.statistics import IntervalEstimate
 from rarely_lab.compare.policies import card_of
 from rarely_lab.compare.records import Record, read_records
 from rarely_lab.compare.scores import HINDSIGHT, Leaderboard, Results, leaderboard, tuned_on
-from rarely_lab.engine.record import Refusal, describe_records, outdated
+from rarely_lab.engine.record import NothingOnRecord, Refusal, describe_records, outdated
 
 LINE_COLOURS = (*PALETTE.values(), INK)
 LINE_MARKERS = ("o", "s", "^", "D", "v")
@@ -35,10 +34,6 @@ DODGE = 1.03  # the factor between the places of two policies with one budget, s
 BEYOND = 1.5  # the factor by which an axis is longer than the means need. Intervals may continue beyond it.
 FEWEST_BASES = 8  # base worlds whose mean gets an interval
 NONE = "—"
-
-
-class NothingToCompare(RarelyError):
-    """There are no records, or none with a finite budget."""
 
 
 class Written(NamedTuple):
@@ -65,7 +60,7 @@ def write_leaderboard(out: Path, markdown_path: Path | None = None) -> Written:
     stored = read_records(out)
     board = leaderboard(stored.records)
     if not board.rows:
-        raise NothingToCompare(_why_nothing(board.results, out))
+        raise NothingOnRecord(_why_nothing(board.results, out))
     warnings = [*outdated(stored.records), *stored.warnings(out, "page")]
     write_file(out / "leaderboard.html", render_page(stored.records, board, warnings))
     if markdown_path is not None:

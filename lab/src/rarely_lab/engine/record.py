@@ -64,6 +64,10 @@ class MixedRecords(RarelyError):
     """Records that do not belong together."""
 
 
+class NothingOnRecord(RarelyError):
+    """There are no records, or none of which anything can be said."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A file or a folder that is not used, why, and what to do."""

@@ -17,12 +17,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rarely.errors import RarelyError
 from rarely.pages.figures import drawn
 from rarely.pages.page import render
 from rarely.pages.svg import inline
 from rarely.runs.files import make_folder, write_file, writing
-from rarely_lab.engine.record import Refusal, describe_records, outdated, pack, read_records
+from rarely_lab.engine.record import NothingOnRecord, Refusal, describe_records, outdated, pack, read_records
 from rarely_lab.reproduce.catalogue import GROWTH
 from rarely_lab.reproduce.records import Record, codes_of
 from rarely_lab.reproduce.report import tables
@@ -44,10 +43,6 @@ CAPTIONS = {
 RUNS = ("group", "seed", "rounds", "regret", "versions", "seconds", "uniform", "engine", "machine", "form")
 CLAIM = ("claim", "problem", "preset", "estimand", "verdict", "needed", "check")
 PART = ("number", "a", "b", "goal", "machine", "form", "low", "high", "strict", "exact")
-
-
-class NothingToReport(RarelyError):
-    """There are no records."""
 
 
 class Report(NamedTuple):
@@ -77,7 +72,7 @@ def write_report(
     comparisons = compare(stored.records)
     if not comparisons:
         refused = "".join(f"\n{file}" for file in stored.refused[:3])
-        raise NothingToReport(
+        raise NothingOnRecord(
             f"{out / 'records'} holds no records to report; run rarely reproduce --out {out}.{refused}"
         )
     make_folder(out / "figures")

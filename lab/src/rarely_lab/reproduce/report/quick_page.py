@@ -25,12 +25,11 @@ from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import inline
 from rarely.runs.files import write_file
-from rarely_lab.engine.record import read_records
+from rarely_lab.engine.record import NothingOnRecord, read_records
 from rarely_lab.reproduce.catalogue import QUICK, QUICK_CONFIGURATIONS
 from rarely_lab.reproduce.records import Record
 from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS
 from rarely_lab.reproduce.report.figures import draw_updates
-from rarely_lab.reproduce.report.page import NothingToReport
 from rarely_lab.reproduce.report.results import Series
 
 CAPTIONS = (
@@ -44,7 +43,7 @@ def write_quick_page(out: Path) -> tuple[Path, list[Series]]:
     """Write the page of the quick runs in `out`, and return its path and what it shows."""
     rows = summarise(read_records(out, Record).records)
     if not rows:
-        raise NothingToReport(f"{out / 'records'} holds no quick runs; run: rarely reproduce --quick --out {out}.")
+        raise NothingOnRecord(f"{out / 'records'} holds no quick runs; run: rarely reproduce --quick --out {out}.")
     path = out / "report.html"
     write_file(path, render_quick_page(rows))
     return path, rows

@@ -99,11 +99,9 @@ def growing(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
             counts = [f"{one.series[t].updates + 1:.0f}" if t in one.series else "—" for t in times]
             body.append([one.label, str(one.regret.runs), *fits, *counts])
         head = ["scheme", "runs", "a of regret ∝ Tᵃ", "b of versions ∝ Tᵇ", "versions for each unit of log T"]
-        out |= (
-            {f"{problem}, preset {preset}": Grid([*head, *(f"versions, T = {t}" for t in times)], body, numbers=1)}
-            if body
-            else {}
-        )
+        if body:
+            head += [f"versions, T = {t}" for t in times]
+            out[f"{problem}, preset {preset}"] = Grid(head, body, numbers=1)
     return out
 
 
