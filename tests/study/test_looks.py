@@ -664,6 +664,9 @@ def test_flow_and_allocation_are_shown_and_the_blinded_view_names_no_arm():
     blinded = found.blinded()
     assert "150 of 400 decisions, 140 rewards" in blinded
     assert "look after decision 150, 35% of the outcomes planned" in blinded
+    study.close_arm("low", **BOTH)
+    enrol(study, 150, 60)
+    assert "look after decision 210, 50% of the outcomes planned" in study.look(**ANN).blinded()
     assert not any(arm in blinded for arm in WEAK)
     assert study.settings.plan.hash in blinded
 

@@ -67,8 +67,10 @@ def blinded_text_of(analysis: Analysis) -> str:
     """Return counts over all arms, the looks that came, and no arm's name, estimate or share."""
     lines = [f"{analysis.study}: {analysis.decisions} of {analysis.plan.rounds} decisions, {analysis.rewards} rewards"]
     lines.append(f"{analysis.decisions - analysis.rewards} without one; {'ended' if analysis.ended else 'open'}")
-    looks = analysis.contrasts[0].looks if analysis.contrasts else ()
-    lines += [f"look after decision {look.round}, {look.fraction:.0%} of the outcomes planned" for look in looks]
+    # A closed arm has a smaller share than the look, which would tell that it was closed.
+    for looks in zip(*(effect.looks for effect in analysis.means), strict=True):
+        share = max(look.fraction for look in looks)
+        lines.append(f"look after decision {looks[0].round}, {share:.0%} of the outcomes planned")
     return "\n".join([*lines, f"deviations: {len(analysis.deviations)}", f"plan {analysis.plan.hash}"])
 
 
