@@ -147,11 +147,12 @@ def test_every_configuration_has_its_own_number_of_runs_fixed_beforehand():
     assert most("cosine-T4000", "fixed-B63") == {("paper", 100), ("practical", 100)}
     assert most("cosine-T4000", "default-*") == {("practical", 30)}
     assert most("cosine-T8000", "neuralucb") == {("paper", 30), ("practical", 30)}
-    assert most("cosine-T16000", "fixed-B126") == {("paper", 16), ("practical", 16)}
+    assert most("cosine-T16000", "fixed-B126") == {("paper", 8), ("practical", 8)}
     assert most("cosine-T16000", "neuralucb") == set()
+    assert most("cosine-T8000", "default-*") == set()
     assert most("magic-m400", "neuralucb") == {("paper", 100), ("practical", 100)}
     assert most("magic-m400", "neuralucb", "code") == {("code", 30)}
-    assert most("cosine-timed", "neuralucb") == {("paper", 30), ("practical", 30)}
+    assert most("cosine-timed", "neuralucb") == {("paper", 20), ("practical", 20)}
 
 
 def test_patterns_pick_configurations():

@@ -30,9 +30,10 @@ FAIR = (1.0, 1.0)  # LinUCB's λ and β fixed beforehand: the plain choice, made
 
 LENGTHS = (500, 1000, 2000, 4000, 8000, 16_000)
 SEQUENTIAL = 8000  # the longest T with NeuralUCB itself
-LONG_RUNS = {8000: 30, 16_000: 16}
+LONG_RUNS = {8000: 30, 16_000: 8}
 """Runs of the longest T, of which an H200 plays one in 1.2 s (8000; NeuralUCB in about 7 s) or 6.7 s (16 000)."""
-JUDGED = 4000  # the longest T with 100 runs: longer ones are shown beside a claim, and their versions count
+JUDGED = 4000
+"""The longest T with 100 runs, and of the default: longer ones are shown beside a claim, and their versions count."""
 CODE_RUNS, DEFAULT_RUNS, LINEAR_RUNS = 30, 30, 300
 """The most runs in preset code, which no GPU plays; of the default off the paper's four problems; and of LinUCB."""
 _GPU: tuple[PresetName, ...] = ("paper", "practical")
@@ -60,7 +61,7 @@ PROBLEMS = {
         replace(_QUADRATIC, name="quadratic-sd", source=Quadratic(noise=DEVIATION_READING), runs=100, presets=_GPU),
         replace(_MAGIC, name="magic-m400", hidden=400, presets=_GPU),
         # The four once more, for their processor times where a GPU has played the runs.
-        *(replace(problem, name=f"{problem.name}-timed", timed=True, runs=30, presets=_GPU) for problem in _FOUR),
+        *(replace(problem, name=f"{problem.name}-timed", timed=True, runs=20, presets=_GPU) for problem in _FOUR),
         # Two problems at six lengths, with grids of log T and √T batches: how regret and versions grow with T.
         *(_lengthened(problem, rounds) for problem in (_QUADRATIC, _COSINE) for rounds in LENGTHS),
     )
@@ -99,7 +100,7 @@ def configurations(problem: Problem) -> Iterator[Configuration]:
     # With a length of its own it has no budget: how many versions there are is the question.
     budgets, defaults = ((own,), problem.batches[-1:]) if own else (problem.batches, problem.batches[:2])
     yield from (Configuration("adaptive", batches=b, log_ratio=q) for b in budgets for q in problem.log_ratios)
-    if not problem.timed:
+    if not problem.timed and (own or 0) <= JUDGED:
         yield from (Configuration("default", batches=b) for b in defaults)
 
 
