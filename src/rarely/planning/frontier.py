@@ -46,7 +46,7 @@ from rarely.planning.simulate import (
     stretches,
 )
 from rarely.runs.machine import side_by_side
-from rarely.runs.statistics import IntervalEstimate, differences, mean, share_of_sums
+from rarely.runs.statistics import IntervalEstimate, mean, share_of_sums
 from rarely.worlds.protocol import World, seeded
 
 Verdict = Literal["within", "outside", "undecided"]
@@ -229,7 +229,7 @@ def _frontier(
         lost = share_of_sums([a - b for a, b in zip(regrets, often, strict=True)], gains, confidence)
         log_ratio = schedule.log_ratio if isinstance(schedule, DeterminantTrigger) else None
         points.append(Point(kind, count, log_ratio, float(np.mean(counts)), _regret(regrets), lost, median.pattern))
-    ends = _regret(often), _regret(today), differences(today, often).interval(), logged
+    ends = _regret(often), _regret(today), mean(gains), logged
     return Frontier(rounds, len(often), *ends, tuple(points), pilot, reference.batches)
 
 

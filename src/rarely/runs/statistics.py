@@ -69,10 +69,10 @@ def share_of_sums(a: Sequence[float], b: Sequence[float], confidence: float = CO
 
 @dataclass(frozen=True)
 class Sample:
-    """Paired runs, on a scale on which they are averaged: differences, or logarithms of ratios."""
+    """Runs, on a scale on which they are averaged: numbers as they are, or logarithms of ratios of paired runs."""
 
     values: tuple[float, ...]  # one for each run; NaN where a run has no such value
-    unit: float | None = None  # the ratio whose logarithm is 0; None for differences
+    unit: float | None = None  # the ratio whose logarithm is 0; None for numbers as they are
     exact: bool = False
     """Whether equal runs are equal by construction: counts that a schedule fixes. Then they leave no doubt."""
 
@@ -81,9 +81,9 @@ class Sample:
         return len(self.values)
 
     def interval(self, confidence: float = CONFIDENCE) -> IntervalEstimate:
-        """Return the mean with its interval, as a difference or as a ratio.
+        """Return the mean with its interval, as a number or as a ratio.
 
-        >>> differences([3.0, 5.0, 4.0], [0.0, 0.0, 0.0]).interval()
+        >>> Sample((3.0, 5.0, 4.0)).interval()
         IntervalEstimate(value=4.0, low=-6.03..., high=14.03..., runs=3)
         """
         estimate = mean(self.values, confidence)
@@ -100,7 +100,7 @@ class Sample:
     def repeated(self, times: int) -> Sample:
         """Return a sample of `times` as many runs, with the same mean and the same standard deviation.
 
-        >>> few = differences([3.0, 5.0, 4.0], [0.0, 0.0, 0.0])
+        >>> few = Sample((3.0, 5.0, 4.0))
         >>> bool(np.isclose(np.std(few.repeated(5).values, ddof=1), np.std(few.values, ddof=1)))
         True
         """
@@ -113,7 +113,7 @@ class Sample:
 
         `or_equal` says on which side a tie is that is exact.
 
-        >>> round(differences([3.0, 5.0, 4.0], [0.0, 0.0, 0.0]).p_above(0.0), 3)
+        >>> round(Sample((3.0, 5.0, 4.0)).p_above(0.0), 3)
         0.123
         >>> ratios([2000] * 3, [250] * 3).p_above(7)
         1.0
@@ -151,11 +151,6 @@ class Sample:
         if self.unit is None or math.isinf(bound):
             return bound
         return math.log(bound / self.unit) if bound > 0 < self.unit else -math.inf
-
-
-def differences(a: Sequence[float], b: Sequence[float]) -> Sample:
-    """Return a − b, run by run."""
-    return Sample(tuple(x - y for x, y in zip(a, b, strict=True)))
 
 
 def ratios(a: Sequence[float], b: Sequence[float]) -> Sample:

@@ -28,7 +28,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rarely.runs.statistics import IntervalEstimate, differences, mean
+from rarely.runs.statistics import IntervalEstimate, mean
 from rarely_lab.compare.policies import PAIRS
 from rarely_lab.compare.problems import FAMILIES
 from rarely_lab.compare.records import Record
@@ -316,9 +316,9 @@ def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int
     every = ((problem, batches) for problem in problems for batches in results.finite(problem))
     for (problem, batches), other in product(every, results.policies):
         own, theirs = (results.regrets(problem, name, batches) for name in (policy, other))
-        seeds = sorted(own.keys() & theirs.keys())
-        if other != policy and seeds:
-            gap = differences(*([regrets[seed] for seed in seeds] for regrets in (own, theirs))).interval()
+        gaps = [own[seed] - theirs[seed] for seed in sorted(own.keys() & theirs.keys())]
+        if other != policy and gaps:
+            gap = mean(gaps)
             wins, losses = wins + (gap.high < 0), losses + (gap.low > 0)
             ties += gap.low <= 0 <= gap.high
     return wins, ties, losses
