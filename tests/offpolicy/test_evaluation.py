@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rarely import ArmBlocks, ContextsWarning, InvalidInput, LinUCB
+from rarely import ArmBlocks, ContextsWarning, FramePolicy, InvalidInput, LinTS, LinUCB, OnDemand
 from rarely._cli import app
 from rarely.logs import DecisionLog, write_log
-from rarely.offpolicy import difference, dr, evaluate, ips, snips
+from rarely.offpolicy import InvalidTarget, difference, dr, evaluate, ips, snips
 from rarely.offpolicy.estimates import Ridge, reward_model
+from rarely.study import Study
 
 CHANCES = np.array([0.5, 0.3, 0.2])
 
@@ -222,3 +223,25 @@ def test_the_command_reads_a_log_of_its_own_and_refuses_what_has_no_probabilitie
     (tmp_path / "arms.json").write_text("[]")
     code, said = call(table(tmp_path / "log.csv", visits(30)), *OPTIONS, "--blocks", tmp_path / "arms.json")
     assert (code, "must be JSON of ArmBlocks, as describe() gives it" in said) == (1, True)
+
+
+def test_a_policy_of_items_is_judged_by_the_record_of_its_study(tmp_path):
+    items = [{"id": name, "price": price} for name, price in (("tea", 3.0), ("rum", 9.0), ("gin", 6.0))]
+    users = [{"age": 20.0 + 7 * i % 40, "town": "Ulm" if i % 3 else None} for i in range(40)]
+    shop = FramePolicy.fit(LinTS, users, items, key="id", schedule=OnDemand(), seed=0)
+    study = Study.create("memory://judged-items", "shop", policy=shop)
+    for i, user in enumerate(users):
+        study.ask({"user": user, "items": items}, id=f"v{i}")
+        study.tell(f"v{i}", float(i % 4 == 0))
+    log, learned = study.log(), FramePolicy(study.policy(0), shop.tables)
+    chances = np.array([shop.probabilities(user, items) for user in users])
+    assert ips(log, learned).value == pytest.approx(ips(log, chances).value, rel=1e-12)
+    learned.save(tmp_path / "shop.policy")
+    study.export(tmp_path / "log.csv")
+    code, said = call(tmp_path / "log.csv", "--policy", tmp_path / "shop.policy", "--json")
+    assert code == 0, said
+    made = json.loads(said)["estimates"]
+    named = {each["target"]: each["estimate"]["value"] for each in made if each["estimator"] == "ips"}
+    assert named["shop.policy"] == pytest.approx(ips(log, learned).value, rel=1e-12)
+    with pytest.raises(InvalidTarget, match="log of a Study by columns"):
+        ips(DecisionLog.from_frame(visits(40), **NAMED), learned)

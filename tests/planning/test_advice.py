@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rarely import InvalidInput, LinUCB, Paced, Uniform
+from rarely import FramePolicy, InvalidInput, LinUCB, Mixture, Paced, Uniform
 from rarely._cli import app
 from rarely.logs import DecisionLog, InvalidLog
 from rarely.planning import advice
@@ -69,6 +69,26 @@ def test_too_few_rounds_to_replay_are_learned_from_in_folds_and_no_chances_leave
     unknown = advise(made_log(150, chances=False), ["LinUCB", "LinTS"], horizon=60, batches=5, runs=3)
     assert {*unknown.sources} == {"simulation"}
     assert "all rests on the simulation" in str(unknown)
+
+
+def test_policies_as_they_are_and_ensembles_are_candidates(tmp_path):
+    """What a policy has learned, and for whom, does not count: its kind and settings do."""
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install '.[ensembles]'")
+    one = LinUCB(7, Paced(9, 3), ridge=0.5, exploration=Mixture(0.3), seed=9)
+    one.update(force=True)
+    frame = FramePolicy.fit(LinUCB, {"age": [1.0, 2.0]}, arms=["a", "b"], ridge=0.5, exploration=Mixture(0.3))
+    frame.save(tmp_path / "saved.policy")
+    same = {"one": one, "frame": frame, "file": str(tmp_path / "saved.policy")}
+    other = {"usual": LinUCB, "trees": "ensemble"}
+    made = advise(made_log(), same | other, horizon=40, batches=3, runs=3)
+    assert made.sources["simulation"][0] == made.sources["simulation"][1] == made.sources["simulation"][2]
+    assert len({*made.gains[2:]}) == 3
+
+
+def test_no_interval_is_said_of_what_nobody_can_know():
+    log = made_log(60, chances=False, paid=lambda means, arms, rng: rng.normal(size=len(arms)))
+    said = advise(log, ["LinUCB", "LinTS"], horizon=50, runs=3).sentence
+    assert "e-1" not in said
 
 
 def test_the_same_seed_gives_the_same_advice_which_is_json_and_ends_with_its_sentence():
@@ -145,9 +165,9 @@ def test_a_difference_of_few_runs_has_a_wider_error():
     [
         ({"candidates": ["LinUCB"]}, "at least two candidates"),
         ({"candidates": "LinUCB"}, "candidates must be names"),
-        ({"candidates": ["LinUCB", "magic"]}, "a policy must be one of default, LinUCB, LinTS, module:name"),
+        ({"candidates": ["LinUCB", "magic"]}, "a policy must be one of default, LinUCB, LinTS, ensemble, module:name"),
         ({"candidates": ["LinUCB", "rarely:Nobody"]}, "cannot be imported"),
-        ({"candidates": {"a": LinUCB, "b": LinUCB(2, Paced(9, 3))}}, "because every run needs a new one"),
+        ({"candidates": {"a": LinUCB, "b": 3.0}}, "a class of policies, or a function that makes one; got 3.0"),
         ({"candidates": {"a": LinUCB, "b": lambda *_, **__: 3}}, "must make a Policy; got 3"),
         ({"runs": 2}, "runs must be a whole number of at least 3"),
         ({"horizon": 9}, "horizon must be a whole number of at least 40"),

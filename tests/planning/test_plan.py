@@ -17,6 +17,7 @@ from rarely import (
     DeterminantTrigger,
     EveryRound,
     FixedGrid,
+    FramePolicy,
     GeometricGrid,
     InvalidInput,
     LinUCB,
@@ -201,7 +202,7 @@ def test_default_batches_double_up_to_a_quarter():
         ({"batches": []}, "some numbers below the 40 rounds"),
         ({"batches": [40]}, "below the 40 rounds"),
         ({"noise": -1.0}, "noise must be 0 or a positive"),
-        ({"policy": "magic"}, "a policy must be one of default, LinUCB, LinTS, module:name"),
+        ({"policy": "magic"}, "a policy must be one of default, LinUCB, LinTS, ensemble, module:name"),
         ({"settings": {"seed": 3}}, "settings must leave dim, schedule, seed"),
         ({"settings": {"ridge": -1.0}, "policy": "LinUCB"}, "ridge must be a positive"),
         ({"settings": {"hiden": 3}}, "unknown argument 'hiden' for BatchNeuralUCB. Did you mean 'hidden'"),
@@ -380,7 +381,8 @@ def test_what_is_pasted_is_a_policy():
     log = log_of(40, rewards=False)
     names = {"blocks": ArmBlocks.fit(log.rows, arms=3), "BatchNeuralUCB": BatchNeuralUCB, "LinUCB": LinUCB}
     names |= {kind.__name__: kind for kind in (FixedGrid, GeometricGrid, DeterminantTrigger)}
-    for policy, other in (("LinUCB", {}), ("default", SMALL)):
+    frame = FramePolicy.fit(LinUCB, {"age": [1.0, 2.0]}, arms=["a", "b"], beta=0.3, seed=0)
+    for policy, other in (("LinUCB", {}), ("default", SMALL), (frame, {}), (LinUCB, {})):
         given = {"policy": policy, "settings": other, "batches": [16], "simulator": np.copy, "kinds": KINDS}
         found = plan(log, horizon=60, max_rounds=20, runs=1, **given)
         point = replace(found.frontier.of_kind("adaptive")[0], lost=IntervalEstimate(0.0, 0.0, 0.0, 1))
@@ -388,6 +390,9 @@ def test_what_is_pasted_is_a_policy():
         made = eval(line.removeprefix("To paste: ").split("  #")[0], names)
         assert made.schedule.horizon == 60
         assert "extrapolated from" in line
+        if policy is not frame:
+            continue
+        assert (made.settings()["beta"], made.settings()["ridge"]) == (0.3, 1.0)
 
 
 def test_rewards_without_spread_are_refused():

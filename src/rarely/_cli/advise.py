@@ -13,10 +13,13 @@ from rarely._cli import evaluate
 from rarely.console import Stages, console, guarded_by, import_modules, say_loops
 from rarely.errors import InvalidInput
 from rarely.planning.advice import MAX_HORIZON, Advice, improving
-from rarely.planning.simulate import CANDIDATES
+from rarely.planning.simulate import CANDIDATES, NAMED
 from rarely.runs.files import check_folder, make_folder, write_file
 
-POLICIES = f"{', '.join(CANDIDATES)}, or your own as module:name; may be repeated. By default the first."
+POLICIES = (
+    f"{', '.join(NAMED)}, a saved policy, or your own as module:name; may be repeated. By default the first "
+    f"{len(CANDIDATES)}."
+)
 
 
 @guarded_by("Interrupted. What is written so far is an answer, if there are files.")

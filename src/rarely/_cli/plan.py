@@ -28,8 +28,8 @@ NoiseOption = Annotated[float | None, typer.Option(min=0.0, help="Deviation of a
 PolicyOption = Annotated[
     str | None,
     typer.Option(
-        help="The policy that you will run: default, LinUCB, LinTS, or your own as module:name; with --trial, LinTS, "
-        "or several to compare, as LinTS,equal,thall-wathen,square-root."
+        help="The policy that you will run: default, LinUCB, LinTS, ensemble, a saved one, or your own as module:name; "
+        "with --trial, LinTS, or several to compare, as LinTS,equal,thall-wathen,square-root."
     ),
 ]
 TRIAL_OPTIONS = ("noise", "spending", "level", "comparisons", "least", "burn_in", "seed", *Trouble._fields)

@@ -154,7 +154,7 @@ def read_log(source: Any, **columns: Any) -> DecisionLog:
             return read_vowpal_wabbit(source, **named)
     table = open_table(source)
     if {*WHOLE, "propensity"} <= {*table.header}:
-        check_names("a log that write_log wrote", named, ())
+        check_names("a log that write_log wrote", named, ("encoder",))  # whose contexts are encoded already
         return _log_of(table)
     return DecisionLog.from_frame(source, **named)
 

@@ -173,7 +173,10 @@ def read_target(target: Target, log: DecisionLog, places: IntArray, present: Boo
 
 def on_its_contexts(target: Target, log: DecisionLog) -> tuple[Target, DecisionLog]:
     """Return a target without its tables, and the log with the contexts that it decides on."""
-    return (target.policy, by_tables(target.tables, log)) if isinstance(target, FramePolicy) else (target, log)
+    if not isinstance(target, FramePolicy):
+        return target, log
+    encoded = log.rows is None and log.contexts.shape[2] == target.dim  # as the log of a `Study` by columns is
+    return target.policy, log if encoded else by_tables(target.tables, log)
 
 
 def by_tables(tables: FrameTables, log: DecisionLog) -> DecisionLog:
@@ -181,8 +184,9 @@ def by_tables(tables: FrameTables, log: DecisionLog) -> DecisionLog:
     users, rows = tables.users, log.rows
     if users is None or not tables.arms:
         raise InvalidTarget(
-            "a FramePolicy judged by a log must decide for users among arms with names, because a log has one row a "
-            f"round; this one decides among items. Give probabilities of shape {log.present.shape} instead."
+            "a FramePolicy judged by a log of rows must decide for users among arms with names, because a log has one "
+            "row a round; this one decides among items. Give the log of a Study by columns, or probabilities of shape "
+            f"{log.present.shape}."
         )
     if rows is None or tuple(log.names) != users.names:
         raise InvalidTarget(

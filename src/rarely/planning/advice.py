@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from rarely import AtRounds, Paced
+from rarely import AtRounds, FramePolicy, Paced, Policy
 from rarely.errors import InvalidInput
 from rarely.extend import Array, Progress, read_progress
 from rarely.extend.checks import shown
@@ -128,7 +128,7 @@ class Advice:
 
 def advise(
     log: DecisionLog,
-    candidates: Mapping[str, Make | str] | Sequence[str] | None = None,
+    candidates: Mapping[str, Make | Policy | FramePolicy | str] | Sequence[str] | None = None,
     *,
     horizon: int | None = None,
     batches: int = 20,
@@ -144,8 +144,9 @@ def advise(
     log
         Decisions with rewards; with the probabilities of the chosen arms the answer rests on the log itself, too.
     candidates
-        Names of `CANDIDATES`, or policies of your own by name: classes, or functions of
-        `(dim, schedule, *, context_scale, seed)`. None compares all of `CANDIDATES`.
+        Names of `CANDIDATES`, "ensemble" for trees on resamples, or policies of your own by name: a `Policy` or a
+        `FramePolicy`, whose kind and settings count, a class, or a function of `(dim, schedule, *, context_scale,
+        seed)`. None compares all of `CANDIDATES`.
     horizon, batches
         Decisions to come, by default as many as the log has, at most 2000; versions of the policy, the first included.
     runs, seconds
@@ -392,9 +393,10 @@ class Verdict:
 
         best = max(every, key=lambda i: gains[i][0])
         if not any(least > 0 for _, least, _ in gains):
+            known = f" ({self.names[best]}: {_said(gains[best])} a round)" if abs(gains[best][1]) > SURE * TINY else ""
             return None, (
-                f"Cannot tell: it is not shown that any of these earns more than choosing {RANDOM} "
-                f"({self.names[best]}: {_said(gains[best])} a round). Log more rounds, or other columns."
+                f"Cannot tell: it is not shown that any of these earns more than choosing {RANDOM}{known}. "
+                "Log more rounds, or other columns."
             )
         margin = TOLERANCE * gains[best][0]
         fine = [i for i in every if gains[i][1] > 0 and all(self.interval(i, j)[1] > -margin for j in every if j != i)]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rarely import EveryRound, Schedule
+from rarely import EveryRound, FramePolicy, Policy, Schedule
 from rarely.errors import InvalidInput, RarelyError
 from rarely.extend import Progress, read_progress
 from rarely.extend.checks import check_choice, check_not_negative, check_whole, shown
@@ -189,8 +189,9 @@ class Plan:
         if point is None or self.withheld:
             return None
         schedule = self._schedule_of(point)
-        kind, remarks = {"default": "BatchNeuralUCB"}.get(self.policy, self.policy), []
+        kind, remarks = {"default": "BatchNeuralUCB", "ensemble": "EnsemblePolicy"}.get(self.policy, self.policy), []
         settings = [f"{name}={value!r}" for name, value in self.settings.items()]
+        settings += ["estimator=DecisionTreeRegressor(min_samples_leaf=5)"] if self.policy == "ensemble" else []
         settings += ["ridge='learned'"] if kind in ("LinUCB", "LinTS") and "ridge" not in self.settings else []
         if self.blocks and self.arm_names:
             line = f"FramePolicy.fit({kind}, features, arms={list(self.arm_names)}, schedule={schedule}"
@@ -235,7 +236,7 @@ def plan(
     horizon: int,
     simulator: simulate.Simulator | None = None,
     noise: float | None = None,
-    policy: str | simulate.Make = "default",
+    policy: str | simulate.Make | Policy | FramePolicy = "default",
     settings: Mapping[str, Any] | None = None,
     batches: Sequence[int] | None = None,
     kinds: Sequence[ScheduleKind] = ("paced", "fixed"),
@@ -259,9 +260,9 @@ def plan(
         Standard deviation of a reward around its mean. By default rewards are of the log's kind or, with a simulator,
         noise is half the spread of the means.
     policy, settings
-        The policy that you will run: "default", "LinUCB", "LinTS", module:name, or a class of policies or a function
-        that makes one. `settings` are the policy's own arguments, such as hidden and ridge. The planned schedule
-        belongs to these settings.
+        The policy that you will run: "default", "LinUCB", "LinTS", "ensemble", module:name, a `Policy` or `FramePolicy`
+        or the file of one (of which kind and settings count), a class of policies or a function that makes one.
+        `settings` are the policy's own arguments, such as hidden and ridge. The planned schedule belongs to these.
     batches, kinds, runs
         The values of B to simulate (by default 2, 4, 8, …); of which schedules, "paced", "fixed", "geometric" or
         "adaptive"; and how often. Fewer than 5 runs support no firm answer.

@@ -13,6 +13,7 @@ All schedules of a run see the same rounds and the same noise, and start from th
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,19 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rarely import Affine, ArmBlocks, BatchNeuralUCB, EveryRound, LinTS, LinUCB, Policy, Schedule
+from rarely import (
+    Affine,
+    ArmBlocks,
+    BatchNeuralUCB,
+    EnsemblePolicy,
+    EveryRound,
+    FramePolicy,
+    LinTS,
+    LinUCB,
+    Policy,
+    Schedule,
+    load,
+)
 from rarely.extend import Array, ContextMap, IntArray
 from rarely.extend.checks import check_whole, read_real, shown
 from rarely.extend.provisional import errors
@@ -46,6 +59,17 @@ CANDIDATES: dict[str, Make] = {
     "LinTS": partial(LinTS, ridge="learned"),
 }
 """Policies by name: each is what a user constructs without settings, in any units of rewards."""
+
+
+def ensemble(dim: int, schedule: Schedule, **given: Any) -> Policy:
+    """Return trees on resamples of the rewards, of which each decision draws one (Elmachtoub et al., 2017)."""
+    return EnsemblePolicy(
+        {"class": "sklearn.tree:DecisionTreeRegressor", "min_samples_leaf": 5}, dim, schedule, **given
+    )
+
+
+NAMED: dict[str, Make] = CANDIDATES | {"ensemble": ensemble}
+"""Those, and what is compared only if it is asked for, because it takes its time and needs scikit-learn."""
 MAX_CONTEXT_BYTES = 2**26  # bytes of contexts that are made at once
 PLANNER_SETTINGS = ("dim", "schedule", "seed", "context_scale", "intercept")
 """What the planner itself gives to the policy."""
@@ -292,33 +316,65 @@ class SimulationFailed(errors.RarelyError):
     """A simulation raised an error, or its process was killed."""
 
 
+def settings_of(policy: Policy) -> dict[str, Any]:
+    """Return the settings of a policy that are not as usual, with which others of its kind are made."""
+    own, parameters = policy.settings(), signature(type(policy)).parameters
+    if isinstance(own.get("model"), dict):
+        raise errors.InvalidInput(
+            f"a {type(policy).__name__} must be given as a function that makes one, because every run needs a new one."
+        )
+    needed = {name for name, each in parameters.items() if each.default is each.empty} - {"dim", "schedule"}
+    usual: Any = type(policy)
+    usual = usual(dim=policy.dim, schedule=EveryRound(), **{name: own[name] for name in needed}).settings()
+    ours = (*PLANNER_SETTINGS, "limits")  # which a plan sets
+    other = {
+        name: value for name, value in own.items() if name not in ours and (name in needed or value != usual[name])
+    }
+    # A plan must not depend on the form that a length has brought about.
+    return other | ({"covariance": "exact"} if own.get("covariance") in ("auto", "primal", "dual") else {})
+
+
 @dataclass(frozen=True)
 class Maker:
-    """How the simulated policy is made: by a name of `CANDIDATES`, by module:name, or by a function of one's own."""
+    """How the simulated policy is made: by a name of `NAMED`, by module:name, by a function of one's own, or as one is.
 
-    policy: str | Make = "default"
+    The last may be a `Policy`, a `FramePolicy` or the file of one: its kind and settings count, and nothing it learned.
+    """
+
+    policy: str | Make | Policy | FramePolicy = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if isinstance(self.policy, str) and self.policy not in NAMED and os.path.isfile(self.policy):
+            object.__setattr__(self, "policy", load(self.policy))
+        if isinstance(self.policy, Policy | FramePolicy):
+            one = self.policy.policy if isinstance(self.policy, FramePolicy) else self.policy
+            object.__setattr__(self, "settings", settings_of(one) | {**self.settings})
+            object.__setattr__(self, "policy", type(one))
+        if self.policy in (
+            LinUCB,
+            LinTS,
+        ):  # a recipe must not take it for the candidate of that name, whose λ is learned
+            object.__setattr__(self, "settings", {"ridge": 1.0} | {**self.settings})
         if ours := [name for name in PLANNER_SETTINGS if name in self.settings]:
             raise errors.InvalidInput(
                 f"settings must leave {', '.join(PLANNER_SETTINGS)} to the planner; got {ours[0]}."
             )
-        if self.make in CANDIDATES.values():  # one that nobody plays shows now what would else show in the middle
+        if self.make in NAMED.values():  # one that nobody plays shows now what would else show in the middle
             self(2, None, EveryRound(), 0)
 
     @cached_property
     def make(self) -> Make:
         """The class, or the function, that makes a policy."""
-        if callable(self.policy) and not isinstance(self.policy, Policy):
+        if callable(self.policy):
             return self.policy
-        if isinstance(self.policy, str) and self.policy in CANDIDATES:
-            return CANDIDATES[self.policy]
+        if isinstance(self.policy, str) and self.policy in NAMED:
+            return NAMED[self.policy]
         module, colon, attribute = str(self.policy).partition(":")
         if not isinstance(self.policy, str) or not colon:
             raise errors.InvalidInput(
-                f"a policy must be one of {', '.join(CANDIDATES)}, module:name, or a class of policies or a function "
-                f"that makes one, because every run needs a new one; got {shown(self.policy)}."
+                f"a policy must be one of {', '.join(NAMED)}, module:name, the file of one, a policy, a class of "
+                f"policies, or a function that makes one; got {shown(self.policy)}."
             )
         try:
             return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
