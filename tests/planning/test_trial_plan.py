@@ -15,6 +15,7 @@ from rarely.planning.report import draw_trial
 from rarely.planning.trial import Trouble, arrivals, cuts_at_looks, draw_rewards, make_policy, simulate_trial
 from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from rarely.study.looks import looks_of
+from rarely.study.reports import advice_of
 
 
 def test_more_patients_have_more_power_and_narrower_intervals():
@@ -155,6 +156,51 @@ def test_trials_side_by_side_are_those_played_alone_and_those_of_a_study(noise):
             assert look[1:6] == pytest.approx(other[1:6], rel=1e-9)
 
 
+def test_arms_that_a_look_finds_futile_are_closed_as_a_study_closes_them():
+    """A board that follows the advice of each look, on the same outcomes: the same patients, looks and end."""
+    plan, seeds, names = AnalysisPlan(160, 4, effect=0.4), range(4), ["a", "b", "c"]
+    rewards = np.stack([draw_rewards((0.5, 0.4, 0.6), None, 160, seed) for seed in seeds])
+    trials = many_trials.play("LinTS", rewards, 40, 0.1, [40, 80, 120], seeds, plan=plan)
+    cuts, closed = many_trials.cuts_of(trials, plan), 0
+    for run, seed in enumerate(seeds):
+        stages = [Stage("alike", 40, burn_in=True), Stage("main", least=0.1)]
+        settings = {"arms": names, "control": "a", "stages": stages, "plan": plan}
+        policy, rule = make_policy("LinTS", 3, [40, 80, 120], seed), RewardRule(least=0.0, most=1.0)
+        study = Study.create("memory://futile", f"{seed}", policy=policy, rewards=rule, **settings)
+        for first in (0, 40, 80, 120):
+            asked = study.ask_many([(np.eye(3), f"{i}") for i in range(first, first + 40)])
+            study.tell_many([(answer.id, rewards[run, int(answer.id), answer.index]) for answer in asked])
+            assert [answer.index for answer in asked] == trials.arms[run, first : first + 40].tolist()
+            if study.due:
+                study.update()
+            for line in advice_of(study.look(actor="ann")):
+                arm, _, advice = line.partition(" − a: stop for futility")
+                if advice:
+                    study.close_arm(arm, actor="ann", approved_by="bob")
+                    closed += 1
+        for cut, effect in zip(cuts[run], study.analysis().contrasts[:2], strict=True):
+            for look, other in zip(effect.looks, looks_of(cut, plan, 0.025, (-1.0, 1.0)), strict=True):
+                assert look[1:6] == pytest.approx(other[1:6], rel=1e-9)
+                assert look.fraction == other.fraction
+    assert closed > 3
+    assert (trials.ended < 160).any()
+    assert (trials.ended == 160).any()
+
+
+def test_a_trial_that_closes_futile_arms_ends_sooner_where_nothing_works_and_shows_what_does():
+    asked = {"patients": [200], "looks": [4], "runs": 40, "policy": ["equal", "LinTS"]}
+    (none, _), (goes_on, _) = (plan_trial([0.3] * 3, effect=effect, **asked).points for effect in (0.25, None))
+    assert none.futile > 0.5
+    assert none.stopped < 0.8 * goes_on.stopped
+    assert none.error_low <= 0.05
+    assert goes_on.futile is None
+    made = plan_trial([0.3, 0.3, 0.65], effect=0.3, power=0.9, **asked)
+    assert all(point.power > 0.85 and point.futile < 0.1 for point in made.points)
+    assert "futile" in made.grid().head
+    assert made.analysis(200, 4) == AnalysisPlan(200, 4, effect=0.3, power=0.9)
+    assert "Arms that a look finds futile, for a difference of 0.3, get no further patients." in str(made)
+
+
 def test_a_wish_that_is_not_reached_is_said():
     made = plan_trial([0.45, 0.5], patients=[40], looks=[1], runs=5)
     assert made.enough is None
@@ -229,8 +275,9 @@ def test_the_command_writes_three_files(tmp_path):
     assert "seeds 0 to 7" in (tmp_path / "plan" / "plan.html").read_text(encoding="utf-8")
 
 
-def test_the_command_plans_for_trouble_as_python_does(tmp_path):
-    trouble = {"late": 2.0, "lost": 0.1, "drift": 0.05, "accrual": 4.0, "prognosis": 0.1}
+@pytest.mark.parametrize("last", [{"prognosis": 0.1}, {"effect": 0.4}])
+def test_the_command_plans_for_trouble_as_python_does(tmp_path, last):
+    trouble = {"late": 2.0, "lost": 0.1, "drift": 0.05, "accrual": 4.0} | last
     more = {"comparisons": "each", "level": 0.9, "burn_in": 0.3}
     asked = {"patients": [80], "looks": [2], "runs": 5}
     made = plan_trial([0.2, 0.6, 0.3], policy=["LinTS", "equal"], **asked, **trouble, **more)

@@ -32,7 +32,7 @@ PolicyOption = Annotated[
         "with --trial, LinTS, or several to compare, as LinTS,equal,thall-wathen,square-root."
     ),
 ]
-TRIAL_OPTIONS = ("noise", "spending", "level", "comparisons", "least", "burn_in", "seed", *Trouble._fields)
+TRIAL_OPTIONS = ("noise", "spending", "level", "comparisons", "effect", "least", "burn_in", "seed", *Trouble._fields)
 """Options of a trial that mean what they mean in `plan_trial`."""
 TrialOption = Annotated[
     str | None,
@@ -70,6 +70,9 @@ def plan_command(
     spending: Annotated[str, typer.Option(help="With --trial: obrien-fleming or pocock.")] = "obrien-fleming",
     level: Annotated[float, typer.Option(help="With --trial: 1 less the error of all looks.")] = 0.95,
     comparisons: Annotated[str, typer.Option(help="With --trial: holm, ordered or each, for several arms.")] = "holm",
+    effect: Annotated[
+        float | None, typer.Option(help="With --trial: a difference that matters; looks close futile arms.")
+    ] = None,
     least: Annotated[float, typer.Option(help="With --trial: the allocation limit after the burn-in.")] = 0.1,
     burn_in: Annotated[float, typer.Option(help="With --trial: the share of patients given any arm alike.")] = 0.2,
     late: Annotated[float, typer.Option(help="With --trial: after how many further patients a reward comes.")] = 0,

@@ -9,7 +9,8 @@ numbers and limits, so a trial replayed through a `Study` is the same. The other
     thall-wathen   P(best)^(t/2n) of the posterior, after t of n patients (Thall and Wathen, 2007)
     square-root    √q̂ of binary rewards, q̂ the arm's share of successes (Rosenberger et al., 2001)
 
-A reward comes after later patients, or never; a look and an update know those that have come.
+A reward comes after later patients, or never; a look and an update know those that have come. Where the plan names an
+effect, an arm that a look finds futile gets no further patients, as one that a study closes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rarely.extend import ArmScores, Array, BoolArray, FixedShares, IntArray, Th
 from rarely.extend.provisional import sample_arms
 from rarely.offpolicy.estimates import stages
 from rarely.study.effects import stable_weights, summarise
-from rarely.study.looks import Cut
+from rarely.study.looks import Cut, is_futile, share_of
 from rarely.study.plan import AnalysisPlan
 
 Rule = Literal["LinTS", "equal", "thall-wathen", "square-root"]
@@ -39,6 +40,11 @@ class Trials(NamedTuple):
     came: Array  # (R, n): the number of patients when the reward came; infinite if it never did
     within: tuple[float, float] | None
 
+    @property
+    def ended(self) -> IntArray:
+        """(R,): the patients of each trial before its last arm but the control arm was closed; n if one stayed open."""
+        return np.asarray((self.chances[:, :, 1:] > 0).any(axis=2).sum(axis=1))
+
 
 def play(
     rule: Rule,
@@ -48,40 +54,51 @@ def play(
     updates: Sequence[int],
     seeds: Sequence[int],
     came: Array | None = None,
+    plan: AnalysisPlan | None = None,
 ) -> Trials:
-    """Play trials on (R, n, K) rewards of all arms; `seeds` are those of the policies, `came` as in `Trials`."""
+    """Play trials on (R, n, K) rewards of all arms; `seeds` are those of the policies, `came` as in `Trials`.
+
+    With a plan that names an effect its looks, which must be among the updates, close arms for futility.
+    """
     runs, n, count = rewards.shape
     uniforms = np.stack([np.random.default_rng(seed).random(n) for seed in seeds])
     arms, chances = np.zeros((runs, n), np.int64), np.full((runs, n, count), 1 / count)
     came = np.broadcast_to(np.arange(1.0, n + 1), (runs, n)) if came is None else came
-    told = np.zeros((runs, n))
+    told, open_ = np.zeros((runs, n)), np.ones((runs, count), np.bool_)
+    within = (0.0, 1.0) if ((rewards == 0) | (rewards == 1)).all() else None
     for start, end in pairwise([0, *(update for update in updates if update < n), n]):
+        if plan is not None and plan.effect is not None and start in plan.at:
+            before = Trials(arms[:, :start], told[:, :start], chances[:, :start], came[:, :start], within)
+            open_ &= ~_futile(before, plan, open_)
+        p = open_ / open_.sum(axis=1, keepdims=True)
         if start >= burn_in and rule != "equal":
             known = came[:, :start] <= start
-            p = _chances(rule, arms[:, :start], told[:, :start], known, count, least, start / n)
-            chances[:, start:end] = p[:, None]
+            p = _chances(rule, arms[:, :start], told[:, :start], known, open_, least, start / n)
+        chances[:, start:end] = p[:, None]
         flat = chances[:, start:end].reshape(-1, count)
         arms[:, start:end] = sample_arms(flat, uniforms[:, start:end].ravel()).reshape(runs, end - start)
         told[:, start:end] = np.take_along_axis(rewards[:, start:end], arms[:, start:end, None], axis=2)[..., 0]
-    within = (0.0, 1.0) if ((rewards == 0) | (rewards == 1)).all() else None
     return Trials(arms, told, chances, came, within)
 
 
 def _chances(
-    rule: Rule, arms: IntArray, told: Array, known: BoolArray, count: int, least: float, share: float
+    rule: Rule, arms: IntArray, told: Array, known: BoolArray, open_: BoolArray, least: float, share: float
 ) -> Array:
-    """Return (R, K) probabilities of the next patients, given those before."""
-    one = arms[..., None] == np.arange(count)
+    """Return (R, K) probabilities of the next patients, given those before, and which arms are open."""
+    one = arms[..., None] == np.arange(open_.shape[1])
     counts, heard = one.sum(axis=1).astype(float), (one & known[..., None]).sum(axis=1).astype(float)
     sums = np.where(one & known[..., None], told[..., None], 0.0).sum(axis=1)
     if rule == "square-root":
-        free = np.sqrt((sums + 0.5) / (heard + 1))
+        free = np.sqrt((sums + 0.5) / (heard + 1)) * open_
     else:
-        scores = ArmScores(*_posterior(counts, heard, sums))
+        means, deviations = _posterior(counts, heard, sums)
+        scores = ArmScores(np.where(open_, means, np.nan), deviations)
         if rule == "LinTS":
             return FixedShares(Thompson(), least).probabilities(scores)
         free = Thompson().probabilities(scores) ** (share / 2)
-    return np.asarray(least + (1 - least * count) * free / free.sum(axis=1, keepdims=True))
+    floors = least * open_
+    left = 1 - floors.sum(axis=1, keepdims=True)
+    return np.asarray(floors + left * free / free.sum(axis=1, keepdims=True))
 
 
 def _posterior(counts: Array, heard: Array, sums: Array) -> tuple[Array, Array]:
@@ -100,24 +117,38 @@ def _posterior(counts: Array, heard: Array, sums: Array) -> tuple[Array, Array]:
 # --- what was known at each look
 
 
+def _futile(trials: Trials, plan: AnalysisPlan, open_: BoolArray) -> BoolArray:
+    """Return (R, K): which of the open arms the last of the looks so far finds futile."""
+    cuts, found = cuts_of(trials, plan), np.zeros(open_.shape, np.bool_)
+    for run, arm in np.argwhere(open_[:, 1:]):
+        found[run, arm + 1] = is_futile(cuts[run][arm], plan, share_of(plan, len(cuts[run])))
+    return found
+
+
 def cuts_of(trials: Trials, plan: AnalysisPlan) -> list[list[list[Cut]]]:
-    """Return, for each trial and each comparison with arm 0, what was known at the looks of the plan."""
-    runs, _, count = trials.chances.shape
+    """Return, for each trial and each comparison with arm 0, what was known at the looks that have come.
+
+    An arm that was closed has the share of its own outcomes, as in `Study.analysis`.
+    """
+    runs, n, count = trials.chances.shape
     out: list[list[list[Cut]]] = [[[] for _ in range(count - 1)] for _ in range(runs)]
-    for at in plan.at:
+    for at in (at for at in plan.at if at <= n):
         known = trials.came[:, :at] <= (at if at < plan.rounds else np.finfo(float).max)
         share = known.sum(axis=1) / plan.rounds if at < plan.rounds else np.ones(runs)
         arms, rewards, chances = trials.arms[:, :at], trials.rewards[:, :at], trials.chances[:, :at]
         q = _predictions(arms, rewards, known, count, trials.within)
         for arm in range(1, count):
             pair = [arm, 0]
-            inverse = 1 / chances[..., pair]
+            both = known & (chances[..., pair] > 0).all(axis=2)
+            inverse = 1 / np.where(both[..., None], chances[..., pair], 1.0)
             chosen = (arms[..., None] == pair) * inverse
             x = (q[..., pair] + chosen * (rewards[..., None] - q[..., pair])) @ np.array([1.0, -1.0])
-            h = known * stable_weights(inverse.sum(axis=2), 2.0 * count, known)
+            h = both * stable_weights(inverse.sum(axis=2), 2.0 * count, both)
             found = summarise(x, h, np.moveaxis(h[..., None] * chosen, 2, 0), rewards, trials.within)
+            closed = chances[:, -1, arm] == 0
             for run, summary in enumerate(found):
-                out[run][arm - 1].append(Cut(at, float(share[run]), summary))
+                own = min(share[run], summary.rounds / plan.rounds) if closed[run] else share[run]
+                out[run][arm - 1].append(Cut(at, float(own), summary))
     return out
 
 

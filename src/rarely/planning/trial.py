@@ -41,14 +41,15 @@ COLUMNS = {
     "rule": "{0.policy}", "patients": "{0.patients}", "looks": "{0.looks}", "power": "{0.power:.0%}",
     "95 % of it": "{0.low:.0%} to {0.high:.0%}", "any": "{0.some:.0%}", "all": "{0.every:.0%}",
     "false (95 % of it)": "{0.error:.1%} ({0.error_low:.1%} to {0.error_high:.1%})", "width": "{0.width:.3f}",
-    "stops at": "{0.stopped:.0f}", "best arm": "{0.best:.0%}", "worse arms": "{0.inferior:.0f}",
-    "bias": "{0.bias:+.3f}", "median bias": "{0.median_bias:+.3f}", "anytime": "{0.anytime:.0%}",
-    "coverage": "{0.coverage:.1%}", "time": "{0.time:.3g}",
+    "stops at": "{0.stopped:.0f}", "futile": "{0.futile:.0%}", "best arm": "{0.best:.0%}",
+    "worse arms": "{0.inferior:.0f}", "bias": "{0.bias:+.3f}", "median bias": "{0.median_bias:+.3f}",
+    "anytime": "{0.anytime:.0%}", "coverage": "{0.coverage:.1%}", "time": "{0.time:.3g}",
 }  # fmt: skip
 """The table of a plan: what each column says of a point; columns that say nothing of any are left out."""
 UNSURE = "more trials (runs=) would tell whether the level is held"
 PARTS = 250  # trials that are played side by side
 KNOWING: tuple[TrialPolicy, ...] = ("LinTS", "LinUCB", "default", "equal")  # policies that are played with a covariate
+FOLLOWED = f"effect, with the arms it closes, is simulated of {', '.join(get_args(Rule))}, without prognosis"
 JUDGED = 100  # trials whose median-unbiased estimates are computed
 
 
@@ -80,7 +81,8 @@ class TrialPoint(NamedTuple):
     low: float
     high: float  #: The ends of a 95 % interval of the power, for the number of simulated trials.
     width: float  #: The mean width of the last look's interval.
-    stopped: float  #: The mean number of patients if a trial ends with the first look that excludes 0.
+    stopped: float
+    """The mean number of patients if a trial ends with the first look that excludes 0, or closes the last arm."""
     best: float  #: The share of patients with the best arm.
     anytime: float  #: The power of the anytime interval, looked at as often.
     coverage: float  #: The share of trials in which all looks of all comparisons contained the true differences.
@@ -95,6 +97,7 @@ class TrialPoint(NamedTuple):
     median_bias: float = math.nan  #: The median error of its median-unbiased estimate, in the first trials.
     width_high: float = math.inf  #: Where a 95 % interval of the mean width ends.
     time: float | None = None  #: The mean time until the trial ends, its last reward included; None without `accrual`.
+    futile: float | None = None  #: The share of trials that end because all arms were futile; None without `effect`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ class TrialPlan:
     runs: int
     seed: int
     points: tuple[TrialPoint, ...] = ()
+    effect: float | None = None
 
     @property
     def enough(self) -> TrialPoint | None:
@@ -134,9 +138,19 @@ class TrialPlan:
         strong = self.power is None or point.low >= self.power
         return strong and (self.width is None or point.width_high <= self.width)
 
+    def analysis(self, patients: int, looks: int) -> AnalysisPlan:
+        """Return the plan of the analysis of trials of one size; futility leaves the power that is wanted."""
+        rules: Any = {"spending": self.spending, "level": self.level, "comparisons": self.comparisons}
+        if self.effect is not None:
+            rules |= {"effect": self.effect} | ({} if self.power is None else {"power": self.power})
+        return AnalysisPlan(patients, looks, **rules)
+
     def grid(self) -> Grid:
         """Return the curve as a table."""
-        points = [p._replace(time=math.nan if p.time is None else p.time) for p in self.points]
+        points = [
+            p._replace(time=math.nan if p.time is None else p.time, futile=math.nan if p.futile is None else p.futile)
+            for p in self.points
+        ]
         several = sum(mean > self.means[0] for mean in self.means) > 1  # else any and all are the best one
         forms = {name: form for name, form in COLUMNS.items() if several or name not in ("any", "all")}
         said = {}
@@ -161,6 +175,8 @@ class TrialPlan:
             f"{self.level:g}, comparisons {self.comparisons}; rewards come {t.late:g} {unit} late, {t.lost:.0%} never, "
             f"and their means move by {t.drift:g}; a covariate moves them by ±{t.prognosis:g}."
         )
+        if self.effect is not None:
+            rests += f" Arms that a look finds futile, for a difference of {self.effect:g}, get no further patients."
         if max(self.means[1:]) <= self.means[0]:
             worst = max(self.points, key=lambda point: point.error)
             over, under = worst.error_low > 1 - self.level, worst.error_high <= 1 - self.level
@@ -172,7 +188,7 @@ class TrialPlan:
             return [said, rests]
         if point is None:
             return [f"None of these sizes surely reaches {text}: try more patients, or a higher limit.", rests]
-        plan = AnalysisPlan(point.patients, point.looks, self.spending, self.level, self.comparisons)
+        plan = self.analysis(point.patients, point.looks)
         stages = _stages(plan, self.burn_in, self.least)
         code = (
             f"schedule=AtRounds({_updates(plan, stages)}), stages=[Stage('burn-in', {stages[0].rounds}, burn_in=True), "
@@ -208,6 +224,7 @@ def plan_trial(
     burn_in: float = 0.2,
     policy: TrialPolicy | Sequence[TrialPolicy] = "LinTS",
     comparisons: Comparisons = "holm",
+    effect: float | None = None,
     late: float = 0,
     lost: float = 0.0,
     drift: float = 0.0,
@@ -233,6 +250,10 @@ def plan_trial(
         The sizes to try, by default around what two equal groups need; numbers of looks, at which it is updated.
     spending, level, comparisons
         See `rarely.study.AnalysisPlan`.
+    effect
+        The smallest difference that matters, for a boundary of futility that leaves the wanted power for it. Trials
+        follow it: an arm that a look finds below it gets no further patients, and a trial ends with its last one. For
+        rules that are played side by side: all but "LinUCB" and "default", and without `prognosis`.
     least, burn_in
         The allocation limit, and the share of patients that are assigned to all arms alike before.
     policy
@@ -260,7 +281,7 @@ def plan_trial(
     values = _read_means(means, noise)
     policies: tuple[Any, ...] = (policy,) if isinstance(policy, str) else tuple(policy)
     wanted: Any = {"power": power, "width": width, "least": least, "burn_in": burn_in, "policy": policies}
-    rules: Any = {"spending": spending, "level": level, "comparisons": comparisons}
+    rules: Any = {"spending": spending, "level": level, "comparisons": comparisons, "effect": effect}
     trouble = Trouble(late, lost, drift, accrual, prognosis)
     asked = TrialPlan(values, noise, **wanted, **rules, trouble=trouble, runs=runs, seed=seed)
     _check(asked)
@@ -269,7 +290,7 @@ def plan_trial(
     sizes = _sizes(asked) if patients is None else _counts("patients", patients, 2)
     cases, points = list(product(policies, sizes, _counts("looks", looks, 1))), []
     for done, (rule, size, count) in enumerate(cases):
-        plan, rows = AnalysisPlan(size, count, **rules), []
+        plan, rows = asked.analysis(size, count), []
         for first in range(0, runs, PARTS):
             progress("trials", done * runs + first, len(cases) * runs)
             seeds = range(seed + first, seed + min(first + PARTS, runs))
@@ -305,6 +326,7 @@ def _check(asked: TrialPlan) -> None:
         (all(map(math.isfinite, moves)), "drift and prognosis must be numbers", moves),
         (within, "means of rewards 0 and 1 must lie between 0 and 1 after drift and prognosis, too", t),
         (not t.prognosis or {*asked.policy} <= {*KNOWING}, f"prognosis is simulated of {known}", asked.policy),
+        (asked.effect is None or ({*asked.policy} <= {*get_args(Rule)} and not t.prognosis), FOLLOWED, asked.policy),
     ):
         if not sensible:
             raise InvalidInput(f"{says}; got {came!r}.")
@@ -438,8 +460,8 @@ def _simulated(
     times, came = np.array([arrivals(trouble, n, seed) for seed in seeds]).swapaxes(0, 1)
     rule: Any = policy
     if policy in get_args(Rule) and not trouble.prognosis:
-        trials = many_trials.play(rule, rewards, stages[0].rounds or 0, asked.least, updates, seeds, came)
-        played = zip(many_trials.cuts_of(trials, plan), trials.arms, times, strict=True)
+        trials = many_trials.play(rule, rewards, stages[0].rounds or 0, asked.least, updates, seeds, came, plan)
+        played = zip(many_trials.cuts_of(trials, plan), trials.arms, times, trials.ended.tolist(), strict=True)
         return [_said(asked, plan, *each, judged=judged and i < JUDGED) for i, each in enumerate(played)]
     rule, stages = ("LinTS", [Stage("equal", burn_in=True)]) if policy == "equal" else (rule, stages)
     said = []
@@ -449,14 +471,21 @@ def _simulated(
         made = make_policy(rule, contexts.shape[2], updates, seed)
         outcomes = simulate_trial(made, contexts, rewards[i], stages, updates, came[i])
         cuts = cuts_at_looks(outcomes, plan, came[i])
-        said.append(_said(asked, plan, cuts, outcomes.arms, times[i], judged=judged and i < JUDGED))
+        said.append(_said(asked, plan, cuts, outcomes.arms, times[i], n, judged=judged and i < JUDGED))
     return said
 
 
 def _said(
-    asked: TrialPlan, plan: AnalysisPlan, comparisons: list[list[Cut]], arms: IntArray, times: Array, *, judged: bool
+    asked: TrialPlan,
+    plan: AnalysisPlan,
+    comparisons: list[list[Cut]],
+    arms: IntArray,
+    times: Array,
+    ended: int,
+    *,
+    judged: bool,
 ) -> dict[str, float]:
-    """Return what a trial showed, and when, by the fields of its point."""
+    """Return what a trial showed, and when, by the fields of its point; its arms were closed after `ended` patients."""
     means, truths = asked.means, [mean - asked.means[0] for mean in asked.means[1:]]
     best, alpha = int(np.argmax(means[1:])), share_of(plan, len(truths))
     shown = shown_at(comparisons, plan)
@@ -465,7 +494,8 @@ def _said(
         for each, at, truth in zip(comparisons, shown, truths, strict=True)
     ]
     better = [place for place, truth in enumerate(truths) if truth > 0]
-    first = min((at for at in shown if at is not None), default=len(plan.at) - 1)
+    last_arm = len(plan.at) - 1 if ended == plan.rounds else plan.at.index(ended)
+    first = min([at for at in shown if at is not None] + [last_arm])
     stopped, seen = plan.at[first], comparisons[best][: first + 1]
     last, known = seen[-1].summary, seen[-1].summary.effective > 0
     end = final_of(looks_of(seen, plan, alpha), last, alpha) if judged and known else None
@@ -478,10 +508,11 @@ def _said(
         "coverage": all(holds(each, plan, alpha, truth) for each, truth in zip(comparisons, truths, strict=True)),
         "bias": last.estimate - truths[best] if known else math.nan,
         "median_bias": math.nan if end is None else end.median - truths[best],
-        "best": float((arms == int(np.argmax(means))).mean()),
+        "best": float((arms[:ended] == int(np.argmax(means))).mean()),
         "inferior": float((np.asarray(means)[arms[:stopped]] < max(means)).sum()),
         "width": high - low,
         "stopped": stopped,
+        "futile": ended < plan.rounds and all(at is None for at in shown),
         "time": float(times[stopped - 1]) + asked.trouble.late,
     }
 
@@ -511,7 +542,9 @@ def _point(rows: list[dict[str, float]], plan: AnalysisPlan, policy: str, accrua
     means["width_high"] = means["width"] + half if math.isfinite(means["width"]) else math.inf
     means["low"], means["high"] = _wilson(means["power"], len(rows))
     means["error_low"], means["error_high"] = _wilson(means["error"], len(rows))
-    return TrialPoint(plan.rounds, len(plan.at), policy=policy, **means | ({"time": None} if accrual is None else {}))
+    absent = {"time": None} if accrual is None else {}
+    absent |= {"futile": None} if plan.effect is None else {}
+    return TrialPoint(plan.rounds, len(plan.at), policy=policy, **means | absent)
 
 
 def _wilson(share: float, runs: int) -> tuple[float, float]:

@@ -214,10 +214,7 @@ def outlook_of(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> Outlo
         return None
     last, information = clear[-1], _growing([look.error**-2 for look in clear])
     bounds, drift = [look.boundary for look in clear], plan.effect or math.nan
-    stop = math.nan
-    if plan.effect is not None:
-        errors = [spent(plan.spending, look.fraction, 2 * (1 - plan.power)) / 2 for look in clear]
-        stop = futility(errors, information, bounds, drift)[-1]
+    stop = math.nan if plan.effect is None else futility(_missed(clear, plan), information, bounds, drift)[-1]
     v = information[-1]
     ahead = _growing([v, *(v * share / last.fraction for share in later)])[1:]
     errors = [spent(plan.spending, look.fraction, alpha) for look in clear]
@@ -227,6 +224,21 @@ def outlook_of(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> Outlo
     trend, planned = conditional_power(c, ahead, place, v, [last.estimate, 0.0 if math.isnan(drift) else drift])
     expected = predictive_power(c, ahead, place, v)
     return Outlook(stop, float(trend), float(planned) if plan.effect else math.nan, expected)
+
+
+def _missed(looks: Sequence[Look], plan: AnalysisPlan) -> list[float]:
+    """Return the error of failing to see the planned effect that each look may have spent."""
+    return [spent(plan.spending, look.fraction, 2 * (1 - plan.power)) / 2 for look in looks]
+
+
+def is_futile(cuts: Sequence[Cut], plan: AnalysisPlan, alpha: float) -> bool:
+    """Return whether the last of these looks is below the boundary of futility, and nothing was shown for the arm."""
+    last = cuts[-1].summary
+    looks = [look for look in looks_of(cuts, plan, alpha) if math.isfinite(look.error)]
+    if plan.effect is None or not math.isfinite(last.normal_error) or any(look.low > 0 for look in looks):
+        return False
+    information, bounds = _growing([look.error**-2 for look in looks]), [look.boundary for look in looks]
+    return looks[-1].z < futility(_missed(looks, plan), information, bounds, plan.effect)[-1]
 
 
 def with_outlooks(looks: Sequence[Look], plan: AnalysisPlan, alpha: float) -> tuple[Look, ...]:
