@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rarely.extend import Affine, ArmBlocks, Array, ContextMap, IntArray
+from rarely.worlds.gallery import Sized
 from rarely.worlds.protocol import World
 
 Round = tuple[Array, Array, Array]
@@ -31,12 +32,6 @@ def _beside(row: Array, items: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class _Items(World):
-    arms: int
-    dim: int
-
-
-@dataclass(frozen=True)
 class OneRow(World):
     """One row of so many columns for all arms, in the block of each."""
 
@@ -48,8 +43,7 @@ class OneRow(World):
 
     def __post_init__(self) -> None:
         blocks = ArmBlocks(self.arms, Affine.identity(self.columns, constant=True))
-        for name, value in (("blocks", blocks), ("dim", blocks.dim), ("context_scale", blocks.scale)):
-            object.__setattr__(self, name, value)
+        vars(self).update(blocks=blocks, dim=blocks.dim, context_scale=blocks.scale)
 
 
 class ModelRouter(OneRow):
@@ -69,7 +63,7 @@ class ModelRouter(OneRow):
         return self.blocks(x), right - cost, (generator.random(self.arms) < right) - right
 
 
-class Clicks(_Items):
+class Clicks(Sized):
     """A user is shown one of ten items; the log odds of a click are −2.5, what is popular, and taste: uᵀM item."""
 
     def secret(self, generator: np.random.Generator) -> tuple[Array, Array]:
@@ -83,7 +77,7 @@ class Clicks(_Items):
         return _beside(user, items), clicks, (generator.random(self.arms) < clicks) - clicks
 
 
-class Categories(_Items):
+class Categories(Sized):
     """Eight offers, each of one of 40 brands, for customers of one of eight kinds, all as dummy columns.
 
     A brand has a value, and half of the brands please some kinds of customers more than others.
@@ -101,7 +95,7 @@ class Categories(_Items):
         return contexts, secret[kind, offers], generator.normal(size=self.arms)
 
 
-class Ranking(_Items):
+class Ranking(Sized):
     """The first of twelve documents for a query, by ten features of the pair; graded relevance, 0 to 4.
 
     As in tables for learning to rank, features are skewed, some repeat each other, and relevance saturates.
@@ -118,7 +112,7 @@ class Ranking(_Items):
         return np.exp(raw), 4 * grade, generator.binomial(4, grade) - 4 * grade
 
 
-class Payments(_Items):
+class Payments(Sized):
     """Six offers: most people pay nothing, and those who pay differ by orders of magnitude.
 
     One direction decides who pays, another how much: log-normal with deviation 1.
@@ -135,7 +129,7 @@ class Payments(_Items):
         return contexts, pays * means, np.where(generator.random(self.arms) < pays, amounts, 0.0) - pays * means
 
 
-class Dose(_Items):
+class Dose(Sized):
     """One of nine doses for a patient with three numbers; the response falls on both sides of the patient's own dose.
 
     A context is the patient and the dose, so that doses beside each other tell of each other.
@@ -169,7 +163,7 @@ class Sensors(OneRow):
         return self.blocks(x), means, 0.5 * generator.normal(size=self.arms)
 
 
-class Words(_Items):
+class Words(Sized):
     """Six texts of about ten words of 200, frequent and rare: a word is worth something, and some pairs more.
 
     Rows are counts of words, nearly all of them 0.
@@ -188,7 +182,7 @@ class Words(_Items):
         return counts, present @ worth + together, 0.5 * generator.normal(size=self.arms)
 
 
-class Calls(_Items):
+class Calls(Sized):
     """Five shifts for a service: how many calls each answers, a Poisson count with a log-linear rate and a ceiling."""
 
     def secret(self, generator: np.random.Generator) -> Array:
@@ -200,7 +194,7 @@ class Calls(_Items):
         return contexts, rates, generator.poisson(rates) - rates
 
 
-class Prices(_Items):
+class Prices(Sized):
     """One of eight prices for a customer of three numbers: the price if it is accepted, or nothing.
 
     What a customer would pay at most is log-normal around a level that depends on the customer, in a curve.

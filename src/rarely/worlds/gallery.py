@@ -2,8 +2,7 @@
 
 Bandits without contexts, `ConstantArms` and its kinds, have K arms that return in every round, each paying by a law of
 its own. Their contexts are one-hot, so an arm is its index and nothing is learned about one arm from another. Every
-world is given by its seed and round alone, as `World`
-promises; none takes more than a few lines.
+world is given by its seed and round alone, as `World` promises; none takes more than a few lines.
 """
 
 from __future__ import annotations
@@ -22,13 +21,15 @@ WHEEL_BLOCKS = ArmBlocks(5, Affine.identity(2, constant=True))
 
 
 @dataclass(frozen=True)
-class _Gallery(World):
+class Sized(World):
+    """A world of so many arms, with so many numbers in the context of each."""
+
     arms: int
     dim: int
 
 
 @dataclass(frozen=True)
-class _Noisy(_Gallery):
+class _Noisy(Sized):
     noise: float  # standard deviation of normal noise, the same for all arms
 
 
@@ -79,7 +80,7 @@ class ConstantArms(World):
     dim: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", self.arms)
+        vars(self).update(dim=self.arms)
 
     def secret(self, generator: np.random.Generator) -> Any:
         return generator.random(self.arms)
@@ -104,7 +105,7 @@ class GaussianArms(ConstantArms):
         return np.where(np.arange(self.arms) == generator.integers(self.arms), self.gap, 0.0)
 
 
-class RareReward(_Gallery):
+class RareReward(Sized):
     """A click with a chance of a few percent, twenty times larger for the best arms than for the worst."""
 
     def secret(self, generator: np.random.Generator) -> Array:
@@ -135,7 +136,7 @@ class TwoSided(_Noisy):
         return contexts, np.where(x > 0, x, -0.6 * x), generator.normal(0, self.noise)
 
 
-class HeavyTails(_Gallery):
+class HeavyTails(Sized):
     """A linear reward under Student's noise with two degrees of freedom, whose variance is infinite."""
 
     def secret(self, generator: np.random.Generator) -> Array:
@@ -211,8 +212,7 @@ class InUnits(World):
     dim: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", self.world.arms)
-        object.__setattr__(self, "dim", self.world.dim)
+        vars(self).update(arms=self.world.arms, dim=self.world.dim)
 
     def describe(self) -> dict[str, Any]:
         """Return the world within, and the unit."""
