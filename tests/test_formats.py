@@ -1,4 +1,4 @@
-"""Files that were written once are read for ever: policies of each kind, a log, and a dump of PostgreSQL."""
+"""Files that were written once are read for ever: policies of each kind, logs, a fleet, and a dump of PostgreSQL."""
 
 import gzip
 import json
@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from campaigns import decided, serially
 from postgresql_server import missing, program
-from rarely import load
+from rarely import cluster, load
 from rarely.logs import read_log
 from rarely.study import Study
 from studies import play
@@ -42,13 +43,39 @@ def test_policies_of_each_kind_decide_as_when_they_were_written(format, tmp_path
                 policy.update()
 
 
-def test_a_log_has_what_it_had():
-    log = read_log(FOLDER / "log.csv")
+@pytest.mark.parametrize("name", ["log.csv", "log.parquet"])
+def test_a_log_has_what_it_had(name):
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[parquet]'")
+    log = read_log(FOLDER / name)
     assert (len(log), log.missing) == (20, 5)
     assert log.arms.tolist()[:4] == [1, 0, 0, 0]
     assert log.rewards[:4].tolist() == [-0.24, -0.205, -1.043, 0.613]
     assert log.propensities[0] == 0.3404536205369912
     assert np.isnan(log.contexts[1]).any(axis=1).tolist() == [False, True, False]
+
+
+def test_a_fleet_is_audited_joined_and_learned_from_as_when_it_was_written(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[ray]'")
+    with tarfile.open(FOLDER / "fleet-1.tar.xz") as packed:
+        for name in packed.getnames():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(packed.extractfile(name).read())
+    # Another environment may differ in last digits, and in no arm.
+    assert all(by < 1e-9 for by in cluster.audit(tmp_path / "store", tmp_path / "logs").values())
+    waves = cluster.join(tmp_path / "logs", tmp_path / "waves")
+    assert [decided(Path(wave) / "block-00000000.parquet")["id"].to_pylist() for wave in waves] == [
+        [f"visit {i}" for i in visits] for visits in (range(6), range(6, 12))
+    ]
+    monkeypatch.setattr(cluster.learning, "committing", serially)
+    policy = load(tmp_path / "policy.rarely")
+    report = cluster.update(policy, waves, tmp_path / "rewards.parquet")
+    assert (report.rounds, report.joined, report.unknown, report.open) == (12, 10, 0, 2)
+    cluster.publish(policy, tmp_path / "store")
+    with cluster.Decider(tmp_path / "store", tmp_path / "logs" / "1.log") as decider:
+        assert decider.version == 2
+        decider.decide("visit 12", np.ones((4, 3)))
+    assert len(cluster.join(tmp_path / "logs", tmp_path / "waves")) == 3
 
 
 @pytest.mark.skipif(bool(missing()) or program("psql") is None, reason=missing() or "psql is not installed")
