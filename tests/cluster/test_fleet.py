@@ -54,6 +54,19 @@ def test_a_decider_decides_in_worth_and_the_audit_does_it_again(tmp_path: Path) 
     assert audit(tmp_path / "store", tmp_path / "logs") == {}
 
 
+def test_only_their_owner_reads_logs_and_tables_which_have_contexts_of_people(tmp_path: Path) -> None:
+    publish(made("linear"), tmp_path / "store")
+    before = os.umask(0o022)
+    try:
+        with Decider(tmp_path / "store", log=tmp_path / "logs" / "1.log") as decider:
+            decider.decide("visit", contexts_of(0)[0])
+        (wave,) = join(tmp_path / "logs", tmp_path / "waves")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "logs" / "1.log", Path(wave) / "block-00000000.parquet"):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_version_is_published_once_and_rolled_back(tmp_path: Path) -> None:
     policy = made("linear")
     first = publish(policy, tmp_path)

@@ -202,7 +202,7 @@ class Log:
 
     def _open(self, after: tuple[str, int] | None) -> None:
         """Go on with the log in the file, or begin one."""
-        file, mark = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644), Mark()
+        file, mark = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), Mark()
         try:
             if not lock(file):
                 raise self._busy()

@@ -102,10 +102,15 @@ class Folder:
         with self.system.open_input_stream(f"{self.path}/{name}") as stream:
             return bytes(stream.read())
 
-    def started(self, write: Callable[[Any], None]) -> str:
-        """Write a file under a temporary name, and return that name, for `commit`."""
+    def started(self, write: Callable[[Any], None], *, private: bool = True) -> str:
+        """Write a file under a temporary name, and return that name, for `commit`.
+
+        Tables have contexts of people: locally their owner alone may read them.
+        """
         temporary = f".{secrets.token_hex(8)}.part"
         self.system.create_dir(self.path, recursive=True)
+        if private and self.system.type_name == "local":
+            os.close(os.open(f"{self.path}/{temporary}", os.O_CREAT | os.O_EXCL, 0o600))
         with self.system.open_output_stream(f"{self.path}/{temporary}") as stream:
             write(stream)
         if self.system.type_name == "local":
@@ -119,7 +124,7 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
-        self.commit(self.started(lambda stream: stream.write(content)), name)
+        self.commit(self.started(lambda stream: stream.write(content), private=False), name)
 
     def read_json(self, name: str) -> Any:
         """Return the content of a file of JSON; refuse one that is damaged."""
