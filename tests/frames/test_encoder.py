@@ -282,6 +282,7 @@ def test_a_row_of_more_numbers_than_memory_holds_is_refused_before_it_is_made():
 FORGED = [
     {"buckets": 10**12}, {"buckets": -1}, {"kind": "hash"}, {"kind": "moon"}, {"median": math.inf}, {"values": [1, 2]},
     {"values": 3}, {"cycles": ["moon"]}, {"name": 3}, {"gaps": 1}, {"values": ["Ulm"]},
+    {"zone": 3}, {"zone": "Atlantis"}, {"zone": "../../etc/passwd"}, {"zone": "9" * 20},
 ]  # fmt: skip
 
 

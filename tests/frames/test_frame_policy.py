@@ -166,10 +166,30 @@ def test_tables_that_do_not_make_a_policy_are_refused():
     for arguments in ({}, {"users": USERS}, {"arms": ["a", "b"]}, {"users": USERS, "items": ITEMS, "arms": ["a"]}):
         with pytest.raises(InvalidInput, match="must choose among"):
             FramePolicy.fit(LinUCB, **arguments)
-    with pytest.raises(InvalidInput, match="different names"):
-        FramePolicy.fit(LinUCB, USERS, arms=["a", "a"])
+    for arms in (["a", "a"], "ab", {"a", "b"}, ["a", None], [1.5, 2.5], [["a"], ["b"]]):  # a set has no order
+        with pytest.raises(InvalidInput, match="different names"):
+            FramePolicy.fit(LinUCB, USERS, arms=arms)
+    with pytest.raises(InvalidInput, match="one that is there learns by"):
+        made().fit(USERS, [1.0, 2.0])
+    with pytest.raises(InvalidContexts, match="the sample must have a row; column 'age' has none"):
+        FramePolicy.fit(LinUCB, {"age": []}, arms=["a", "b"])
     with pytest.raises(InvalidInput, match="dim=2"):
         FramePolicy(LinUCB(dim=3), FrameTables.fit({"x": [1, 2]}, {"y": [1, 2]}))
+
+
+def test_arms_are_named_by_lists_columns_and_numbers():
+    pandas = pytest.importorskip("pandas")
+    chosen = pandas.Series([1, 2] * 20, index=range(40, 80))
+    for arms in ([1, 2], np.array([1, 2]), pandas.Series([1, 2]), ["1", "2"]):
+        policy = FramePolicy.fit(LinUCB, USERS, arms=arms, chosen=chosen, rewards=[0.0, 1.0] * 20)
+        assert policy.arms == ("1", "2")
+        assert policy.select(user(0)).arm == 1
+    assert FramePolicy.fit(LinUCB, USERS, arms=3).arms == ("0", "1", "2")
+    log = DecisionLog.from_frame(
+        USERS | {"arm": chosen.tolist(), "paid": [0.0, 1.0] * 20, "p": [0.5] * 40},
+        **{"arm": "arm", "reward": "paid", "probability": "p", "encoder": policy.users},
+    )
+    assert ips(log, policy).value == 1.0
 
 
 def test_a_call_that_raises_has_changed_nothing():

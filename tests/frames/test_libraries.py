@@ -1,6 +1,7 @@
 """Frames of pandas, polars and pyarrow become the same numbers as dicts of columns."""
 
 import datetime as dt
+import json
 
 import numpy as np
 import pytest
@@ -60,7 +61,10 @@ def test_a_frame_of_any_library_is_encoded_as_a_dict_of_columns(frame):
     wanted, table = FrameEncoder.fit(TABLE), frame()
     found = FrameEncoder.fit(table)
     assert found.names == wanted.names
-    assert found.describe() == wanted.describe()
+    ours, theirs = found.describe(), wanted.describe()
+    zones = [{column.pop("zone") for column in described["columns"]} for described in (ours, theirs)]
+    assert ours == theirs
+    assert zones == [{"", "Asia/Tokyo"} if "zoned" in frame.__name__ else {""}, {""}]
     assert np.array_equal(found(table), wanted(TABLE))
     assert np.array_equal(wanted(table[:2]), wanted(TABLE)[:2])
 
@@ -69,9 +73,31 @@ def test_a_row_of_a_frame_is_one_round():
     frame, encoder = pandas_frame(), FrameEncoder.fit(TABLE)
     assert np.array_equal(encoder(frame.iloc[1]), encoder(TABLE)[1])
     assert np.array_equal(encoder(frame.astype(object).iloc[1]), encoder(TABLE)[1])
+    rows = [*frame.astype(object).itertuples(index=False)]
+    assert np.array_equal(encoder(rows[1]), encoder(TABLE)[1])
+    assert np.array_equal(encoder(rows), encoder(TABLE))
     rows = polars_frame().rows(named=True)
     assert np.array_equal(encoder(rows[3]), encoder(TABLE)[3])
     assert np.array_equal(encoder(rows), encoder(TABLE))
+
+
+def test_a_moment_has_the_same_numbers_in_every_zone_and_library():
+    """Also where a clock is put back, and as text, as a browser sends it."""
+    pandas = pytest.importorskip("pandas")
+    moments = pandas.date_range("2031-10-26", periods=30, freq="37min", tz="Europe/Berlin")
+    encoder = FrameEncoder.fit(pandas.DataFrame({"at": moments}))
+    assert encoder.columns[0].zone == "Europe/Berlin"
+    wanted = encoder({"at": [*moments]})
+    assert np.array_equal(wanted[:, 0], encoder({"at": [*moments.tz_localize(None)]})[:, 0])
+    again = FrameEncoder.from_description(json.loads(json.dumps(encoder.describe())))
+    utc = moments.tz_convert("UTC")
+    for other in (utc, moments.tz_convert("Asia/Kolkata"), [each.isoformat() for each in utc.to_pydatetime()]):
+        assert np.array_equal(again({"at": [*other]}), wanted)
+    polars = pytest.importorskip("polars")
+    assert np.array_equal(again(polars.DataFrame({"at": [*utc.to_pydatetime()]})), wanted)
+    mixed = FrameEncoder.fit({"at": ["2031-05-17T08:30:00+02:00", "2031-11-17T08:30:00+01:00"]})
+    assert mixed.columns[0].zone == ""  # times of day are those of each value's own
+    assert mixed({"at": "2031-05-17T08:30:00+02:00"}).tolist() == mixed({"at": "2031-05-17T08:30:00"}).tolist()
 
 
 @pytest.mark.parametrize("frame", [pandas_frame, polars_frame, arrow_table], ids=lambda frame: frame.__name__)

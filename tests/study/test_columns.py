@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import FramePolicy, InvalidContexts, LinTS, LinUCB, OnDemand
+from rarely.offpolicy import evaluate
 from rarely.study import BrokenStudy, InvalidStudy, Study
 from rarely.study.tell import item_names
 
@@ -180,6 +181,7 @@ def test_arms_and_blocks_are_those_of_the_tables():
     for i in range(30):
         study.tell(study.ask({"user": USERS.iloc[i]}).id, float(i % 2))
     assert len(study.analysis().means) == 2
+    assert {"always tea", "always rum"} <= {judged.target for judged in evaluate(study.log())}
 
 
 def test_the_schema_has_every_column(study):

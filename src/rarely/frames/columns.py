@@ -1,15 +1,16 @@
 """Tables of any library by their columns, without importing the library, and one column as numbers.
 
     a frame    of pandas, polars or pyarrow, a dict of columns, or a list of dicts, one for each row
-    one row    a dict, or a row of a pandas frame (`frame.iloc[0]`)
+    one row    a dict, a namedtuple, or a row of a pandas frame (`frame.iloc[0]`)
 
 A column of numbers, booleans or dates is a NumPy array where its library has one, and every other column is a list. A
 gap is None, NaN, NaT or pandas' NA; the text "" is not a gap. As numbers a column is one of four kinds:
 
     number     the number itself; booleans are 0 and 1, durations are days
     date       days since the median date of the sample; sine and cosine of the week and of the year, and of the day if
-               the sample has times. Times of day are those of the column's own time zone. Text that reads 2031-05-17 is
-               a date if all of the column does.
+               the sample has times. Times of day are those of the sample's time zone, if it has one: dates of another
+               zone are taken to it, and dates without a zone are as they are. Text that reads 2031-05-17 is a date if
+               all of the column does.
     category   a 1 for each value of the sample, and one for all unknown values
     hash       a 1 in one of many buckets, by a hash that is the same in every process: for text of many values
 
@@ -30,6 +31,7 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,9 +146,12 @@ def _columns(table: Any) -> tuple[list[str] | None, Sequence[Any], bool]:
     kind, single = type(table), False  # a frame looks for an attribute that it lacks for longer than a decision takes
     if hasattr(kind, "tolist") and hasattr(kind, "iloc"):  # a Series of pandas
         table, single = dict(zip(table.index.tolist(), table.tolist(), strict=True)), True
+    elif _is_named(table):  # a namedtuple, as `frame.itertuples(index=False)` has them
+        table, single = table._asdict(), True
     elif isinstance(table, Mapping):
         single = not any(isinstance(value, Sized) and not isinstance(value, str | bytes) for value in table.values())
-    elif isinstance(table, list | tuple) and table and all(isinstance(row, Mapping) for row in table):
+    elif isinstance(table, list | tuple) and table and all(isinstance(row, Mapping) or _is_named(row) for row in table):
+        table = [row._asdict() if _is_named(row) else row for row in table]
         keys = list(dict.fromkeys(key for row in table for key in row))
         table = {key: [row.get(key) for row in table] for key in keys}
     elif hasattr(kind, "to_pydict"):  # pyarrow, whose columns may have the same name
@@ -161,6 +166,10 @@ def _columns(table: Any) -> tuple[list[str] | None, Sequence[Any], bool]:
     else:
         return None, (), False
     return [str(name) for name in table], [[value] if single else value for value in table.values()], single
+
+
+def _is_named(row: Any) -> bool:
+    return hasattr(type(row), "_asdict")
 
 
 def _values(column: Any, what: str, error: type[InvalidInput]) -> Values:
@@ -210,12 +219,15 @@ class Column:
     cycles: tuple[str, ...] = ()  # the cycles of a date
     values: tuple[str, ...] = ()  # the values of a category, in order
     buckets: int = 0
+    zone: str = ""  # of dates with a time: its name, or minutes ahead of UTC; "" for none, or several
 
     @classmethod
     def fit(cls, name: str, values: Values, kind: ColumnKind | None, max_categories: int, buckets: int) -> Column:
         """Return the column fitted to a sample; without a kind it has that of its first value that is not a gap."""
         stated = [value for value in values if not is_gap(value)]
         gaps = len(stated) < len(values)
+        if not len(values):
+            raise InvalidContexts(f"the sample must have a row; column {name!r} has none.")
         if not stated:
             rule = f"column {name!r} of the sample must have a value; all are gaps"
             raise InvalidContexts(f"{rule}. Give ignore=[{name!r}] (--ignore {name}).")
@@ -231,9 +243,10 @@ class Column:
         if kind == "number":
             return cls(name, kind, gaps, median=float(np.nanmedian(_numbers(values))))
         if kind == "date":
-            days = _days(values)
+            days, zones = _days(values), {*map(zone_of, values if isinstance(values, list) else ())} - {None}
             times = bool((days[~np.isnan(days)] % 1 != 0).any())
-            return cls(name, kind, gaps, float(np.nanmedian(days)), tuple(CYCLES)[: 2 + times])
+            zone = str(zones.pop()) if len(zones) == 1 else ""
+            return cls(name, kind, gaps, float(np.nanmedian(days)), tuple(CYCLES)[: 2 + times], zone=zone)
         if kind == "category":
             return cls(name, kind, gaps, values=tuple(sorted({key for key in map(key_of, values) if key is not None})))
         return cls(name, kind, gaps, buckets=buckets)
@@ -245,6 +258,13 @@ class Column:
         column = cls(**fields)
         check_choice("the kind of a column", column.kind, ColumnKind)
         kinds = {"name": str, "gaps": bool, "median": float, "cycles": tuple, "values": tuple, "buckets": int}
+        kinds["zone"] = str
+        try:
+            zone_named(column.zone)
+        except (KeyError, ValueError, OverflowError, TypeError, OSError):
+            raise InvalidInput(
+                f"the time zone of a column must be known on this machine; got {column.zone!r}."
+            ) from None
         if (
             any(type(getattr(column, name)) is not kind for name, kind in kinds.items())
             or column.cycles != tuple(CYCLES)[: len(column.cycles)]
@@ -289,7 +309,7 @@ class Column:
             out[:, 0] = values if known else _numbers(values, IN_SAMPLE)
             return None
         if self.kind == "date":
-            days = _days(values)
+            days = _days(values, self.zone)
             out[:, 0] = days - self.median
             for place, cycle in enumerate(self.cycles):
                 angle = 2 * math.pi / CYCLES[cycle] * days
@@ -428,10 +448,10 @@ def _number(row: int, value: Any, wanted: str = IN_SAMPLE) -> float:
     raise WrongValue(row, value, wanted)
 
 
-def _days(values: Values) -> Array:
-    """Return dates as days since 1970, NaN for gaps."""
+def _days(values: Values, zone: str = "") -> Array:
+    """Return dates as days since 1970 in a zone, NaN for gaps."""
     if not (isinstance(values, np.ndarray) and values.dtype.kind == "M"):
-        values = np.array([_date(row, value) for row, value in enumerate(values)], "datetime64[us]")
+        values = np.array([_date(row, value, zone) for row, value in enumerate(values)], "datetime64[us]")
     unit: Any = np.datetime_data(values.dtype)[0]
     return _in_days(values - np.datetime64(0, unit if unit in FINEST else "s"))
 
@@ -444,14 +464,43 @@ def _in_days(values: NDArray[Any], row: int = 0) -> Array:
     return np.asarray(values / np.timedelta64(1, unit) / FINEST[unit] if unit in FINEST else values / DAY)
 
 
-def _date(row: int, value: Any) -> Any:
-    try:
-        if isinstance(value, str):  # as JSON has them
-            value = dt.datetime.fromisoformat(value)
-    except ValueError:
-        pass
+def _date(row: int, value: Any, zone: str = "") -> Any:
+    """Return a date as it is in a zone, without it."""
+    value = _read(value)
     if isinstance(value, dt.datetime) and not is_gap(value):
-        return value.replace(tzinfo=None)
+        moved = value.tzinfo is not None and zone and zone != zone_of(value)
+        return (value.astimezone(zone_named(zone)) if moved else value).replace(tzinfo=None)
     if is_gap(value) or isinstance(value, dt.date | np.datetime64):
         return None if is_gap(value) else value
     raise WrongValue(row, value, "a date, a date with a time, either as a text like 2031-05-17, or None")
+
+
+def _read(value: Any) -> Any:
+    """Return the date of a text, as JSON has them; anything else as it is."""
+    try:
+        return dt.datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def zone_of(value: Any) -> str | None:
+    """Return the zone of a date with a time, as `Column.zone` has it; "" if it has none, None for a gap.
+
+    >>> zone_of("2031-05-17T08:30:00+02:00"), zone_of("2031-05-17"), zone_of(None)
+    ('120', '', None)
+    """
+    value = _read(value)
+    if is_gap(value):
+        return None
+    zone: Any = getattr(value, "tzinfo", None)
+    ahead = None if zone is None else value.utcoffset()
+    if ahead is None:
+        return ""
+    return str(getattr(zone, "key", None) or getattr(zone, "zone", None) or ahead // dt.timedelta(minutes=1))
+
+
+def zone_named(name: str) -> dt.tzinfo | None:
+    """Return the zone of this name, or so many minutes ahead of UTC; None for ""."""
+    if re.fullmatch(r"-?\d+", name):
+        return dt.timezone(dt.timedelta(minutes=int(name)))
+    return ZoneInfo(name) if name else None

@@ -15,6 +15,7 @@ import numpy as np
 from rarely.extend import Array, Arrays, Decision, Interval, Policy, Scores
 from rarely.extend.checks import InvalidInput, check_whole, shown
 from rarely.extend.provisional import WRAPPERS, Layout, archive, content_at, forwarded, state_of
+from rarely.frames.columns import key_of
 from rarely.frames.tables import FrameTables
 
 
@@ -71,7 +72,7 @@ class FramePolicy:
         users: Any = None,
         items: Any = None,
         *,
-        arms: Sequence[str] | Interval = (),
+        arms: Sequence[str] | int | Interval = (),
         ignore: Sequence[str] = (),
         layout: Layout | None = None,
         key: str | None = None,
@@ -88,7 +89,7 @@ class FramePolicy:
         users, items
             A sample of each table, or its `FrameEncoder`. One of them may be left out.
         arms
-            Names of the arms, if they are not the rows of a table; or an `Interval` of doses.
+            Names of the arms, or their number, if they are not the rows of a table; or an `Interval` of doses.
         ignore
             Columns of either table that are not read, such as ids.
         layout
@@ -112,10 +113,15 @@ class FramePolicy:
         >>> policy.arms[policy.select({"age": 45}).arm]
         'rum'
         """
-        if chosen is not None and (rewards is None or not arms):
+        if not callable(kind):
+            raise InvalidInput(
+                "fit makes a policy of a class, as FramePolicy.fit(LinUCB, users, …); one that is there learns by "
+                f"observe(decision, reward) and update(). Got {shown(kind)}."
+            )
+        tables = FrameTables.fit(users, items, arms=arms, ignore=ignore, layout=layout, key=key)
+        if chosen is not None and (rewards is None or not tables.arms):
             raise InvalidInput("chosen must come with arms and rewards, because it says which arm was rewarded.")
-        make, tables = cast(Any, kind), FrameTables.fit(users, items, arms=arms, ignore=ignore, layout=layout, key=key)
-        settings = tables.settings | settings
+        make, settings = cast(Any, kind), tables.settings | settings
         policy = cls(make(**settings), tables)
         if rewards is not None:
             policy.policy = kind.from_log(policy._past(users, items, chosen), rewards, **settings)
@@ -132,7 +138,7 @@ class FramePolicy:
         if not self.arms:
             return np.hstack(parts)
         try:
-            places = [self.arms.index(arm) for arm in chosen]
+            places = [self.arms.index(key_of(arm)) for arm in chosen]
         except (TypeError, ValueError):
             places = []
         if len(places) != len(parts[0]):

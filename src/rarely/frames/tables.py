@@ -9,7 +9,7 @@ items             a round is K items, and nothing is known about the user
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely.extend import ArmBlocks, Array, Interval
-from rarely.extend.checks import InvalidContexts, InvalidInput, InvalidWorth, read_real, shown
+from rarely.extend.checks import InvalidContexts, InvalidInput, InvalidWorth, is_whole, read_real, shown
 from rarely.extend.provisional import Layout, worth_from
 from rarely.frames.columns import is_gap, plain_of, read_table, snapshot
 from rarely.frames.encoder import FrameEncoder
@@ -56,7 +56,7 @@ class FrameTables:
             object.__setattr__(self, "doses", replace(self.arms, rows=None))
         if self.doses is not None:
             object.__setattr__(self, "arms", self.doses.names)
-        object.__setattr__(self, "arms", self.arms if isinstance(self.arms, str) else tuple(self.arms))
+        object.__setattr__(self, "arms", _arm_names(self.arms))
         _ = self.blocks  # refuses what does not go together
 
     @classmethod
@@ -65,7 +65,7 @@ class FrameTables:
         users: Any,
         items: Any,
         *,
-        arms: Sequence[str] | Interval = (),
+        arms: Sequence[str] | int | Interval = (),
         ignore: Sequence[str] = (),
         layout: Layout | None = None,
         key: str | None = None,
@@ -77,11 +77,12 @@ class FrameTables:
     @cached_property
     def blocks(self) -> ArmBlocks | Interval | None:
         """What makes contexts of rows; None where items alone are the contexts."""
-        if isinstance(self.arms, str) or len({*self.arms}) < len(self.arms):
+        if len({*self.arms}) < len(self.arms):
             raise InvalidInput(f"arms must be a list of different names; got {shown(self.arms)}.")
         if (self.items is None) != bool(self.arms) or (self.users is None and self.items is None):
             raise InvalidInput(
-                "a policy must choose among rows of items, or for users among arms with names, not both."
+                "a policy must choose among rows of items, or for users among arms with names, not both. Without any "
+                "table, LinTS(dim=K, intercept=False) has K arms: policy.select(np.eye(K))."
             )
         if self.key is not None and (self.items is None or self.key not in self.items.ignore):
             raise InvalidInput(f"key must be a column of items that is not read; got {shown(self.key)}.")
@@ -224,6 +225,16 @@ class FrameTables:
         users, items = (saved[n] and FrameEncoder.from_description(saved[n]) for n in ("users", "items"))
         doses = Interval.from_description(saved["doses"]) if "doses" in saved else None
         return cls(users, items, saved["arms"], saved["layout"], saved["key"], doses)
+
+
+def _arm_names(arms: Any) -> tuple[str, ...]:
+    """Return the names of arms, given as text or whole numbers, or as their number."""
+    arms = arms.tolist() if hasattr(arms, "tolist") else arms
+    named: Any = [str(name) if is_whole(name) else name for name in (range(arms) if is_whole(arms) else arms or ())]
+    ordered = not isinstance(arms, str | Set | Mapping) and all(isinstance(name, str) and name for name in named)
+    if not ordered:
+        raise InvalidInput(f"arms must be a list of different names; got {shown(arms)}.")
+    return tuple(named)
 
 
 def _worths(items: Any, column: str) -> Array:

@@ -431,6 +431,7 @@ def recorded(
 def log_of(session: Session, last: int, first: int = 0) -> DecisionLog:
     """Return contexts, arms, probabilities, versions and rewards of decisions after `first`, as of event `last`."""
     log, rest = DecisionLog(), whole_records(session, last, first)
+    log.arm_names = session.settings.arms or ()
     while part := list(islice(rest, CHUNK)):
         recorded(part, session.settings, log=log)
     rounds = set(log.rounds.tolist())
