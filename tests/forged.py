@@ -80,6 +80,7 @@ class Bounded:
 
     def __init__(self) -> None:
         self.problems = list[str]()
+        self.refused = set[str]()
 
     def __call__(self, name: str, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Return what a call returns, None where it raises."""
@@ -90,6 +91,7 @@ class Bounded:
         try:
             return call(*args, **named)
         except RarelyError:
+            self.refused.add(name)
             return None
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -103,7 +105,7 @@ class Bounded:
 
 
 def prepared(kind: str, folder: Path) -> None:
-    """Make the original of a kind, and use it as it is: that must do no harm, and imports what the use needs."""
+    """Make the original of a kind, and use it as it is: it must load, do no harm, and imports what the use needs."""
     bounded = Bounded()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -111,6 +113,7 @@ def prepared(kind: str, folder: Path) -> None:
         shutil.copytree(folder / "original", folder / "forged")
         KINDS[kind].use(folder / "forged", bounded)
     assert not bounded.problems, bounded.problems
+    assert not bounded.refused & {"load", "open"}, f"the original of {kind} cannot be opened"
 
 
 def search(kind: str, folder: Path, seed: int, count: int, begin: Callable[[str], Any] = str) -> list[str]:

@@ -29,6 +29,7 @@ from rarely.extend import (
     UNWATCHED,
     ArmScores,
     Array,
+    Arrays,
     Beta,
     ChoiceRule,
     ContextMap,
@@ -64,7 +65,7 @@ from rarely.extend.checks import (
     check_whole,
     shown,
 )
-from rarely.extend.provisional import MODELS, forwarded
+from rarely.extend.provisional import MODELS, forwarded, saved_fields
 
 OFFERED = 512  # contexts that artificial rows are drawn from, the latest ones of all arms
 MOST = 10_000  # members, artificial rows of each, and what a whole number of an estimator in a file may be, at most
@@ -195,6 +196,9 @@ class EnsembleLearner(Learner):
             raise ValueError("it predicts numbers that are not finite")
         judges |= ~judges.any(axis=1, keepdims=True)
         return replace(trained, errors=self.rewards - np.average(values[:, : judges.shape[1]], axis=1, weights=judges))
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        return saved_fields(self)  # the others are its policy's settings
 
     def restored(self, saved: Fields) -> EnsembleLearner:
         other = super().restored(saved)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from rarely._core.errors import InvalidInput, RarelyError, nearest, shown
+from rarely._core.parts import from_json
 
 Part = TypeVar("Part")
 
@@ -46,7 +47,8 @@ class Registry(dict[str, type[Part]]):
 
     def made(self, description: dict[str, Any]) -> Part:
         """Return the value that a description names by its kind and its fields."""
-        return self[description["kind"]](**{name: value for name, value in description.items() if name != "kind"})
+        given = {name: from_json(value) for name, value in description.items() if name != "kind"}
+        return self[description["kind"]](**given)
 
 
 def made(description: dict[str, Any], *kinds: type) -> Any:

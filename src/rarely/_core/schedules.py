@@ -31,12 +31,13 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rarely._core.errors import InvalidSchedule, as_number, check_whole, named_arguments, shown
+from rarely._core.parts import READERS, described
 from rarely._core.registry import Registry
 from rarely._core.types import Array, forwarded
 
@@ -48,8 +49,8 @@ SCHEDULES: Registry[Schedule] = Registry("a schedule", InvalidSchedule)
 class Schedule(ABC):
     """A rule for when the next update is due.
 
-    A schedule of your own is a frozen dataclass whose fields are JSON, registered by its definition.
-    `rarely.testing.check_schedule` checks its promises.
+    A schedule of your own is a frozen dataclass, registered by its definition. `rarely.testing.check_schedule` checks
+    its promises.
 
     Examples
     --------
@@ -103,8 +104,7 @@ class Schedule(ABC):
 
     def describe(self) -> dict[str, Any]:
         """Return the schedule as JSON, for `schedule_from`."""
-        values: Any = self
-        return {"kind": type(self).__name__} | {f.name: getattr(self, f.name) for f in fields(values)}
+        return described(self)
 
 
 class BatchEnd(NamedTuple):
@@ -595,3 +595,6 @@ def schedule_from(description: dict[str, Any]) -> Schedule:
         inner = schedule_from(description["schedule"])
         return Budget(inner, description["batches"], description.get("extra", 0))
     return SCHEDULES.made(description)
+
+
+READERS["Schedule"] = schedule_from

@@ -21,7 +21,7 @@ from rarely._core.policies.decided_elsewhere import (
     UpdateFromSums,
     VersionFunction,
 )
-from rarely._core.policies.learner import RewardTask, split_mix
+from rarely._core.policies.learner import RewardTask, saved_fields, split_mix
 from rarely._core.policies.monitor import ALARM_KINDS, t_quantile
 from rarely._core.policies.policy import facts_table
 from rarely._core.policies.replay import (

@@ -19,15 +19,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rarely._core.choice.gaussian_argmax import highest_of_gaussians
 from rarely._core.errors import InvalidContexts, InvalidInput, as_number, named_arguments, shown
+from rarely._core.parts import READERS, described
 from rarely._core.registry import Registry
 from rarely._core.types import Array, BoolArray, IntArray, forwarded
 
@@ -133,8 +134,8 @@ RULES: Registry[ChoiceRule] = Registry("a choice rule")  # every rule by its nam
 class ChoiceRule(ABC):
     """A rule by which scores become arms.
 
-    A rule of your own is a frozen dataclass whose fields are JSON; it is registered by its definition, given to a
-    policy as `exploration=MyRule(…)`, and saved with it. `rarely.testing.check_rule` checks its promises.
+    A rule of your own is a frozen dataclass; it is registered by its definition, given to a policy as
+    `exploration=MyRule(…)`, and saved with it. `rarely.testing.check_rule` checks its promises.
 
     Examples
     --------
@@ -177,7 +178,7 @@ class ChoiceRule(ABC):
 
     def describe(self) -> dict[str, Any]:
         """Return the rule as JSON: its kind and its fields."""
-        return {"kind": type(self).__name__} | asdict(cast(Any, self))
+        return described(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,3 +341,6 @@ def exploration_from(description: dict[str, Any]) -> Mixture | ChoiceRule:
     Mixture(epsilon=0.1)
     """
     return RULES.made(description) if "kind" in description else Mixture(**description)
+
+
+READERS["ChoiceRule"] = READERS["Mixture"] = exploration_from

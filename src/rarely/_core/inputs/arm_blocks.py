@@ -39,6 +39,7 @@ from rarely._core.growable_array import all_finite
 from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names
 from rarely._core.inputs.scaling import MAPS, Affine, ContextMap, Standardising
 from rarely._core.inputs.sparse_rows import SparseRows
+from rarely._core.parts import READERS
 from rarely._core.reading import read_real
 from rarely._core.types import Array
 
@@ -90,6 +91,9 @@ def scale_from(description: dict[str, Any]) -> ContextMap:
     if "columns" in description:
         return SparseRows(**description)
     return Crossed(**description) if "rows" in description else Affine(**description)
+
+
+READERS["ContextMap"] = scale_from
 
 
 Layout = Literal["disjoint", "shared", "hybrid", "bilinear"]

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from rarely._core.errors import InvalidContexts, InvalidInput, check_flag, check_whole, named_arguments, shown
 from rarely._core.growable_array import changed, shallow
+from rarely._core.parts import described
 from rarely._core.reading import read_real
 from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
@@ -49,8 +50,7 @@ MAPS: Registry[ContextMap] = Registry("a map of contexts")
 class ContextMap(ABC):
     """A fixed map from contexts as they come to what a model sees.
 
-    A map of your own is a frozen dataclass whose fields are JSON; its definition registers it, and a policy takes it as
-    `context_scale`.
+    A map of your own is a frozen dataclass; its definition registers it, and a policy takes it as `context_scale`.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class ContextMap(ABC):
 
     def describe(self) -> dict[str, Any]:
         """Return the map as JSON, for `scale_from`: its kind and its fields."""
-        return {"kind": type(self).__name__} | asdict(cast(Any, self))
+        return described(self)
 
     def arrays(self) -> Arrays:
         """Return what a file of a policy keeps of it besides the settings."""

@@ -21,7 +21,8 @@ class ComposedPolicy(Policy):
     Parameters
     ----------
     learner
-        A `Learner` before any reward, whose fields are numbers, texts or arrays: a file names its class and holds them.
+        A `Learner` before any reward, whose fields are numbers, texts, arrays, maps of contexts, None or tuples: a file
+        names its class and holds them.
     schedule
         When updates are due; after every round if it is left out.
     covariance, ridge, beta

@@ -19,6 +19,7 @@ from rarely._core.inputs.scaling import Affine, ContextScale, Moments, RewardSca
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import KernelForm
+from rarely._core.parts import READERS, as_json, described, fields_of, from_json
 from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
@@ -355,22 +356,37 @@ class Learner(ABC):
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return numbers and arrays from which `restored` makes the same value, bit for bit.
 
-        Unless a learner says otherwise, these are the fields of its dataclass that are numbers, texts or arrays.
+        Unless a learner says otherwise, these are the fields of its dataclass.
         """
-        return saved_fields(self)
+        values = fields_of(self)
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        numbers = {name: value for name, value in values.items() if name not in arrays}
+        return {name: as_json(f"{type(self).__name__}.{name}", value) for name, value in numbers.items()}, arrays
 
     def describe(self) -> dict[str, Any]:
-        """Return the learner as JSON, for `learner_from`: its kind, and fields that are numbers, texts or arrays."""
-        numbers, arrays = self.state()
-        return {"kind": type(self).__name__} | numbers | {name: array.tolist() for name, array in arrays.items()}
+        """Return the learner as JSON, for `learner_from`: its kind and its fields."""
+        return described(self)
 
     def restored(self, saved: Fields) -> Self:
         """Return the saved value, in the place of this one, which knows nothing yet."""
-        (numbers, arrays), missing = self.state(), self.takes_missing
         with saved:
-            values = {name: saved.alike(name, number) for name, number in numbers.items()}
-            values |= {n: saved.array(n, (None,) * array.ndim, missing=missing) for n, array in arrays.items()}
+            (numbers, arrays), missing = self.state(), self.takes_missing
+            usual = {name: getattr(self, name) for name in numbers | arrays}
+            values = {name: _restored(saved, name, value, missing=missing) for name, value in usual.items()}
             return cast(Self, replace(cast(Any, self), **values))
+
+
+def _restored(saved: Fields, name: str, usual: Any, *, missing: bool) -> Any:
+    """Return a saved field in the place of `usual`, which it had before any reward and which says of what kind it is.
+
+    Of what shape arrays are, and what stands where None was, its author alone knows.
+    """
+    if isinstance(usual, np.ndarray) or saved.is_array(name):
+        return saved.array(name, None, None, missing=missing)
+    usual = usual.item() if isinstance(usual, np.generic) else usual
+    if isinstance(usual, bool | int | float | str):
+        return saved.alike(name, usual)
+    return from_json(saved.value(name))
 
 
 def saved_fields(value: Any, *settings: str) -> tuple[dict[str, Any], Arrays]:
@@ -382,7 +398,10 @@ def saved_fields(value: Any, *settings: str) -> tuple[dict[str, Any], Arrays]:
 
 def learner_from(description: dict[str, Any]) -> Learner:
     """Return the learner that `describe` described."""
-    return LEARNERS.made({n: np.array(v, float) if isinstance(v, list) else v for n, v in description.items()})
+    return LEARNERS.made(description)
+
+
+READERS["Learner"] = learner_from
 
 
 class ScaledLearner(Learner):

@@ -47,7 +47,7 @@ from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.sparse_features import linear_factors, sparse_gram, times, unpacked
 from rarely._core.native import in_use, library
-from rarely._core.policies.learner import RIDGES, FitResult, Learner, RewardTask, likely_ridge
+from rarely._core.policies.learner import RIDGES, FitResult, Learner, RewardTask, likely_ridge, saved_fields
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
 from rarely._core.policies.policy import Policy, Ties
 from rarely._core.policies.state import WithinBatch
@@ -475,6 +475,9 @@ class SparseLinearLearner(Learner):
         if estimate is None:
             return FitResult(self, "the ridge estimate overflows: the rewards are too large")
         return FitResult(changed(self, coefficients=estimate))
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        return saved_fields(self)
 
     def restored(self, saved: Fields) -> SparseLinearLearner:
         with saved:

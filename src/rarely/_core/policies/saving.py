@@ -23,6 +23,7 @@ from rarely._core.errors import InvalidInput, RarelyError, SnapshotError
 from rarely._core.growable_array import GrowingTuple
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
+from rarely._core.inputs.scaling import MAPS
 from rarely._core.policies.ceilings import Ledger
 from rarely._core.policies.learner import LEARNERS, learner_from
 from rarely._core.policies.monitor import Expectations
@@ -246,14 +247,17 @@ def _check_imported(policy: str, settings: Any, header: dict[str, Any]) -> None:
         return part.get("kind") if isinstance(part, dict) else None
 
     settings, covariance = settings if isinstance(settings, dict) else {}, header.get("covariance")
-    names = {
-        "policy": (policy, POLICIES),
-        "schedule": (kind_of(settings.get("schedule"), "schedule"), SCHEDULES),
-        "choice rule": (kind_of(settings.get("exploration")), RULES),
-        "learner": (kind_of(settings.get("learner")), LEARNERS),
-        "covariance": (covariance.get("form") if isinstance(covariance, dict) else None, FORMS),
-    }
-    for part, (name, registry) in names.items():
+    learner = settings.get("learner")
+    maps = [settings.get("context_scale"), *(learner.values() if isinstance(learner, dict) else ())]
+    names: list[tuple[str, Any, Registry[Any]]] = [
+        ("policy", policy, POLICIES),
+        ("schedule", kind_of(settings.get("schedule"), "schedule"), SCHEDULES),
+        ("choice rule", kind_of(settings.get("exploration")), RULES),
+        ("learner", kind_of(learner), LEARNERS),
+        ("covariance", covariance.get("form") if isinstance(covariance, dict) else None, FORMS),
+        *(("map of contexts", kind_of(part), MAPS) for part in maps),
+    ]
+    for part, name, registry in names:
         if name is not None and name not in registry and name != "none":
             raise SnapshotError(
                 f"holds a {part} of kind {name!r}, which is not imported here; if the class is your own, import its "

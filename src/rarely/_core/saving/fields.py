@@ -31,7 +31,7 @@ LARGEST_COUNT, LARGEST_WHOLE = 2**53, 2**63 - 1
 _PLAIN: dict[Any, tuple[type, ...]] = {kind: (kind,) for kind in (str, bool, int, float)}
 _PLAIN |= {float | None: (float, NoneType), int | None: (int, NoneType)}
 """Types of values that need no other check, by annotation."""
-_DTYPES: dict[DType, str] = {"float": "float64", "single": "float32", "int": "int64", "bool": "bool"}
+DTYPES: dict[DType, str] = {"float": "float64", "single": "float32", "int": "int64", "bool": "bool"}
 
 
 class Fields:
@@ -88,6 +88,10 @@ class Fields:
             return False
         self._unread.discard(name)
         return True
+
+    def is_array(self, name: str) -> bool:
+        """Return whether a field is an array."""
+        return name in self._arrays
 
     def text(self, name: str) -> str:
         """Return text."""
@@ -171,11 +175,13 @@ class Fields:
         """Return true or false."""
         return bool(self._typed(name, bool, "true or false"))
 
-    def array(self, name: str, shape: Shape | None, dtype: DType = "float", *, missing: bool = False) -> NDArray[Any]:
-        """Return an array of finite numbers, or NaN if `missing`, of that shape; None stands for any."""
+    def array(
+        self, name: str, shape: Shape | None, dtype: DType | None = "float", *, missing: bool = False
+    ) -> NDArray[Any]:
+        """Return an array of finite numbers, or NaN if `missing`, of that shape and dtype; None stands for any."""
         value = self._typed(name, np.ndarray, "an array")
-        if value.dtype.name != _DTYPES[dtype]:
-            raise self._wrong(name, f"an array of {_DTYPES[dtype]}", f"one of {value.dtype}")
+        if value.dtype.name not in (DTYPES.values() if dtype is None else (DTYPES[dtype],)):
+            raise self._wrong(name, f"an array of {DTYPES[dtype or 'float']}", f"one of {value.dtype}")
         shape = value.shape if shape is None else shape
         fits = len(value.shape) == len(shape) and all(n in (None, m) for n, m in zip(shape, value.shape, strict=True))
         if not fits:
