@@ -10,7 +10,7 @@ import pytest
 
 from browser import needs_browser, probe
 from demo_study import demo
-from rarely import LinUCB
+from rarely import Ceiling, FixedGrid, LinUCB, Worth
 from rarely.service import KeyFile, dashboard
 from rarely.service.dashboard import Earned, by_arm, by_version, candidate_text, render_study, time_ticks
 from rarely.study import AnalysisPlan, RewardRule, Stage, Study
@@ -52,6 +52,7 @@ def test_a_page_has_every_section(page, section):
 
 
 def test_a_page_loads_nothing_and_runs_nothing(page):
+    assert "mean worth" not in page
     assert not re.search(r"https?://|<script|<img|<link(?! rel=.icon. href=.data:)|@import|url\(", page)
 
 
@@ -131,6 +132,22 @@ def test_a_version_that_helped_or_harmed_is_named_so():
     assert "no clear difference" in page
     made, page = played("single", [[1.0]])
     assert "Nothing to compare yet" in page
+
+
+def test_worth_and_what_was_spent_are_on_the_page():
+    policy = LinUCB(2, FixedGrid(40, 2), seed=0).under(Ceiling(9.0))
+    study = Study.create("memory://worth-page", "shop", policy=policy, arms=["a", "b", "c"])
+    for i in range(20):
+        study.ask(contexts_of(i), id=f"{i}", worth=Worth(gain=[2.0, 4.0, 8.0], cost=1.0, spends=[0.0, 0.5, 0.5]))
+        study.tell(f"{i}", float(i % 2))
+    earned, spent = earned_of(study), study.status().spent
+    rows = by_arm(earned, study.settings.arms)
+    for row in rows:
+        assert row["worth"] == pytest.approx({"a": 2.0, "b": 4.0, "c": 8.0}[row["name"]] * row["mean"] - 1.0)
+    assert spent == pytest.approx(0.5 * sum(row["decisions"] for row in rows if row["name"] != "a"))
+    page = page_of(study)
+    assert page.count("mean worth") == 2
+    assert f"{spent:g} spent; price" in page
 
 
 def test_a_study_without_decisions_has_a_page():

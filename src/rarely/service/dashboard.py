@@ -35,7 +35,8 @@ SECTIONS |= {"health": "Health", "quarantine": "Quarantine", "steps": "Latest ac
 LATEST = 100  # how many rewards in quarantine, and actions of people, are named
 TICKS = [60.0 * minutes for minutes in (1, 5, 15, 60, 180, 720, 1440, 2880, 10_080, 43_200, 129_600, 525_600)]
 """Seconds between two marks on an axis of time."""
-NOTHING: Array = np.zeros(5)  # decisions, rewards, their sum and sum of squares, and how many are neither 0 nor 1
+NOTHING: Array = np.zeros(6)
+"""Decisions, rewards, their sum and sum of squares, how many are neither 0 nor 1, and what they are worth."""
 
 
 class Earned:
@@ -68,7 +69,7 @@ class Earned:
 
     def _compare(self) -> None:
         """Compare the latest block of rewards of the newest version with those before, once it is whole."""
-        (_, m, s, q, _), (_, n, t, r, _) = self._before, self._block
+        (_, m, s, q, *_), (_, n, t, r, *_) = self._before, self._block
         if n < BLOCK:
             return
         if m >= BLOCK:
@@ -84,6 +85,11 @@ class Earned:
         for key, counts in self.cells.items():
             sums[key[place]] = sums.get(key[place], NOTHING) + counts
         return dict(sorted(sums.items()))
+
+    @property
+    def in_worth(self) -> bool:
+        """Whether some decision said what its outcome is worth."""
+        return any(counts[5] != counts[2] for counts in self.cells.values())
 
     def moment(self, span: float) -> float:
         """Return when a span begins, in seconds since 1970."""
@@ -108,7 +114,11 @@ def render_study(
     with earned.lock:
         rows = by_version(earned)
         shown: dict[str, Any] = {"by_version": rows[-LATEST:], "by_arm": by_arm(earned, names)[:LATEST]}
-        shown |= {"unlimited": status.budget >= UNLIMITED, "judged": judged(rows, status.version)}
+        shown |= {
+            "in_worth": earned.in_worth,
+            "unlimited": status.budget >= UNLIMITED,
+            "judged": judged(rows, status.version),
+        }
         shown |= {"panels": [panel for panel in (_rewards(earned), _shares(earned, names)) if panel]}
     shown |= {"steps": [event for event in acts if event.kind not in ("create", "rejected")][: -LATEST - 1 : -1]}
     shown |= {"updates": made, "quarantined": study.quarantined(LATEST), "health": [*_conditions(status), *health]}
@@ -162,8 +172,9 @@ def judged(rows: Sequence[dict[str, Any]], version: int) -> dict[str, Any] | Non
 
 def mean_of(earned: Earned, counts: Array) -> dict[str, Any]:
     """Return the mean reward of some decisions with its 95 % interval: a score interval if their range is known."""
-    decisions, n, total, squares, _ = counts.tolist()
+    decisions, n, total, squares, _, worth = counts.tolist()
     row: dict[str, Any] = {"decisions": int(decisions), "rewards": int(n), "mean": None, "verdict": ""}
+    row["worth"] = worth / n if n else None
     if not n:
         return row
     mean, rule, z = total / n, earned.rule, deviations(0.95)
@@ -281,6 +292,7 @@ def _conditions(status: Status) -> list[tuple[str, bool, str]]:
     unseen = ", ".join(f"{count} of {column}" for column, count in status.unseen.items())
     return [
         *([("new values", True, unseen)] if unseen else []),
+        *([] if status.spent is None else [("budget", True, f"{status.spent:g} spent; price {status.price:.3g}")]),
         ("rewards", rewards.balanced, f"{rewards.received} received = {sums}"),
         ("alarms", not status.raised, ", ".join(status.raised) or f"none; {sum(status.alarms.values())} so far"),
         ("approval", status.candidate is None, "no candidate" if status.candidate is None else "a candidate waits"),

@@ -74,6 +74,8 @@ class Status(Described):
     """Columns with values or gaps that the sample of the encoder did not have, and in how many decisions."""
     alarms: dict[str, int]  #: How often each alarm was raised in the life of the policy in use.
     raised: tuple[str, ...]  #: The alarms that have not returned to normal; see `UpdateRecord.alarms`.
+    spent: float | None = None  #: What was spent of the policy's `Ceiling` in its period; None without one.
+    price: float | None = None  #: The worth of a unit of it in the next decision.
 
 
 def status_of(session: Session) -> Status:
@@ -97,6 +99,8 @@ def status_of(session: Session) -> Status:
             unseen=dict(position.unseen),
             alarms=dict(Counter(event.detail.partition(":")[0] for event in policy.events if event.kind == "alarm")),
             raised=policy.updates[-1].alarms if policy.updates else (),
+            spent=policy.spent,
+            price=policy.price,
         )
 
 

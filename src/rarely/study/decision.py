@@ -22,6 +22,7 @@ from rarely.extend.provisional import RoundContexts, Worth, with_worth, worth_fr
 from rarely.frames.tables import TableRound
 from rarely.study.errors import BrokenStudy
 from rarely.study.events import (
+    LARGEST_NUMBER,
     MAX_ARMS_OF_A_DECISION,
     Event,
     arrays_in,
@@ -421,6 +422,9 @@ def block_events(
         worths = {} if question.worth is None else asdict(question.worth)
         worths = {name: column[here] for name, column in worths.items() if column is not None}
         content |= {"worth": [*worths]} if worths else {}
+        # What the chosen arm's outcome is worth stands here as well, where the database can sum it.
+        chosen = {name: float(getattr(question.worth, name)[arm]) for name in ("gain", "cost") if worths}
+        content |= {name: value for name, value in chosen.items() if abs(value) < LARGEST_NUMBER}
         content |= {} if question.user is None else {"user": question.user}
         content |= {} if decision.price is None else {"price": float(np.atleast_1d(decision.price)[i])}
         limits = "" if isinstance(decision.reason, str) else str(decision.reason[i])

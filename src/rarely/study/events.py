@@ -212,7 +212,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
         value is None or (isinstance(value, list) and all(map(_whole, value)) and all(map(lt, value, value[1:])))
     ),
     "probability": lambda value: _number(value) and 0 <= value <= 1,
-    "reward": _number,
+    **dict.fromkeys(["reward", "gain", "cost"], _number),
     "unseen": lambda value: isinstance(value, dict) and all(map(_whole, value.values())),
     "worth": lambda value: isinstance(value, list) and {*value} <= {"gain", "cost", "spends"},
     **dict.fromkeys(["limits", "user"], lambda value: isinstance(value, str)),

@@ -19,8 +19,8 @@ ERASED = '"erased":true'
 _NOBODY = " erased {}"
 """What an id, or a user, becomes; it begins with a space, as no id of a caller does."""
 _KEPT = (
-    "arm", "arms", "block", "decided", "held_out", "limits", "outcomes", "present", "price", "probability", "reward",
-    "round", "shape", "stage", "unseen", "version", "worth",
+    "arm", "arms", "block", "cost", "decided", "gain", "held_out", "limits", "outcomes", "present", "price",
+    "probability", "reward", "round", "shape", "stage", "unseen", "version", "worth",
 )  # fmt: skip
 """What is left of a body: nothing that a person brought, and everything that others' decisions and counts rest on."""
 

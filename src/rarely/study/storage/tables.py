@@ -271,22 +271,26 @@ class Tables:
         """Return what each span of `width` microseconds, version and arm has of decisions and rewards.
 
         Rows are the span, version and arm, how many decisions came after the first event of `decided` up to the second,
-        how many rewards, their sum and sum of squares, and how many are neither 0 nor 1. By the rule "first" they are
-        the rewards that came in the part `told` of the record, else those of the decisions in it.
+        how many rewards, their sum and sum of squares, how many are neither 0 nor 1, and what they are worth. By the
+        rule "first" they are the rewards that came in the part `told` of the record, else those of the decisions in it.
         """
         field = "CAST(json({0}.body) ->> '{1}' AS {2})".format
         cell = f"d.time / {width} AS span, {field('d', 'version', 'BIGINT')} AS v, {field('d', 'arm', 'BIGINT')} AS a"
         cells = f"(SELECT {cell} {_DECIDED}) AS decided GROUP BY span, v, a"
-        rows = self._rows(f"SELECT span, v, a, count(*), 0, 0.0, 0.0, 0 FROM {cells}", *decided)
+        rows = self._rows(f"SELECT span, v, a, count(*), 0, 0.0, 0.0, 0, 0.0 FROM {cells}", *decided)
         part = "r.seq > ? AND r.seq <= ?" if rule == "first" else "d.seq > ? AND d.seq <= ?"
         if rule == "last":
             part += (
                 " AND NOT EXISTS (SELECT 1 FROM rarely_events s WHERE s.study = r.study AND s.ref = r.ref "
                 "AND s.key IS NOT NULL AND s.kind = 'reward' AND s.seq + 0 > r.seq)"  # + 0: not by the index of seq
             )
-        summed = f"sum({field('r', 'reward', 'DOUBLE PRECISION')}) AS x"
+        reward, gain, cost = (
+            field(of, name, "DOUBLE PRECISION") for of, name in (("r", "reward"), ("d", "gain"), ("d", "cost"))
+        )
+        worth = f"max(coalesce({gain}, 1.0)) * sum({reward}) - max(coalesce({cost}, 0.0))"
+        summed = f"sum({reward}) AS x, {worth} AS y"
         sql = f"SELECT {cell}, {summed} {_REWARDED} AND {part} GROUP BY d.seq, span, v, a"
-        sums = "count(*), sum(x), sum(x * x), sum(CASE WHEN x IN (0, 1) THEN 0 ELSE 1 END)"
+        sums = "count(*), sum(x), sum(x * x), sum(CASE WHEN x IN (0, 1) THEN 0 ELSE 1 END), sum(y)"
         sql = f"SELECT span, v, a, 0, {sums} FROM ({sql}) AS told GROUP BY span, v, a"
         return [*rows, *self._rows(sql, *told)]
 
