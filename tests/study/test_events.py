@@ -11,7 +11,7 @@ from rarely import FixedGrid, LinUCB
 from rarely._core.types import Decision
 from rarely.study import Request, Study
 from rarely.study.decision import block_events, block_of, read_request, record_of
-from rarely.study.events import canonical, digest, flaw_of, next_event, packed
+from rarely.study.events import canonical, digest, flaw_of, next_event, packed, read_body
 from rarely.study.settings import StudySettings
 from rarely.study.storage import sqlite
 from studies import contexts_of, linear
@@ -37,7 +37,13 @@ def blocks(draw):
     if mask is not None:
         means[~mask] = bonuses[~mask] = np.nan
     arms = np.array([rng.choice(np.flatnonzero(question.present)) for question in questions])
-    decision = Decision(arms, means, bonuses, np.zeros(n, int), np.arange(n) + 7, chances)
+    some = draw(st.booleans())
+    others = {
+        "held_out": rng.random(n) < 0.5,
+        "price": rng.random(n),
+        "reason": np.array(["cap", ""])[rng.integers(2, size=n)],
+    }
+    decision = Decision(arms, means, bonuses, np.zeros(n, int), np.arange(n) + 7, chances, **others if some else {})
     decided = {"version": draw(st.integers(0, 99)), "stage": draw(texts)}
     return questions, decision, decided, draw(st.integers(0, 98))
 
@@ -61,6 +67,10 @@ def test_the_events_of_a_block_are_read_as_they_were_decided(block, actor, reaso
         assert (record.question.id, record.question.hash) == (question.id, question.hash)
         for found, given_ in ((record.question.numbers, question.numbers), (record.present, question.present)):
             np.testing.assert_array_equal(found, given_)
+        assert event.content == read_body(event.body)  # which was not read, but kept
+        for name, absent in (("held_out", None), ("price", None), ("limits", "")):
+            value = getattr(decision, name.replace("limits", "reason"))
+            assert getattr(record, name) == (absent if value is absent else value[i])
         here = np.flatnonzero(question.present)
         for name in ("means", "bonuses", "probabilities"):
             np.testing.assert_array_equal(getattr(record, name), getattr(decision, name)[i, here])

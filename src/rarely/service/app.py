@@ -8,6 +8,7 @@ import hmac
 import json
 import logging
 import os
+import random
 import re
 import secrets
 import shutil
@@ -85,6 +86,9 @@ PAGE_HEADERS = {
 """A page loads nothing and runs no script."""
 TEMPORARY = "rarely-backup-"  # how folders begin in which a backup is written; the number of the process follows
 Step = Callable[..., Any]
+_IDS = random.Random()
+"""Names requests in the log. They are no secrets, and the system's own numbers would let the writer take the lock of
+the interpreter at every request."""
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -158,15 +162,17 @@ class Api:
     @route("decide", (bodies.DecideRequest, bodies.DecideRequests), (Answer, *bodies.DECIDED))
     async def decide(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
         """Decide one request, or many in one commit; each id is decided once."""
-        requests = [self._request(each, name_of(key)) for each in getattr(body, "requests", [body])]
-        return await self._submit(study, requests, "answers" if hasattr(body, "requests") else "")
+        several = bodies.listed(body, "requests")
+        requests = [self._request(each, name_of(key)) for each in several or [body]]
+        return await self._submit(study, requests, "answers" if several else "")
 
     @route("reward", (bodies.RewardRequest, bodies.RewardRequests), (Receipt, *bodies.REWARDED))
     async def reward(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
         """Record one reward, or many in one commit; repeating it changes nothing."""
-        rewards, by = getattr(body, "rewards", [body]), name_of(key)
-        tells = [Tell(each.id, each.reward, each.key, by, each.arm, each.reason, each.seen) for each in rewards]
-        return await self._submit(study, tells, "receipts" if hasattr(body, "rewards") else "")
+        several, by = bodies.listed(body, "rewards"), name_of(key)
+        told = several or [body]
+        tells = [Tell(each.id, each.reward, each.key, by, each.arm, each.reason, each.seen) for each in told]
+        return await self._submit(study, tells, "receipts" if several else "")
 
     def _request(self, body: bodies.DecideRequest, caller: str) -> Request:
         contexts = body.asked
@@ -525,7 +531,7 @@ def _answering(
         """Return the answer of the route, or why it is refused, within the limit of time; count and log it."""
         begun, id = time.perf_counter(), request.headers.get("x-request-id", "")
         if not (id.isascii() and id.isprintable() and 0 < len(id) <= 200):
-            id = secrets.token_hex(8)
+            id = f"{_IDS.getrandbits(64):016x}"
         try:
             async with asyncio.timeout(None if name in LASTING else api.limits.patience):
                 response = await _handled(api, keys, route, request)
@@ -569,8 +575,8 @@ async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Http
     if not route.takes:
         return await route.handler(api, opened, key, **place)
     body = await bodies.read_body(request, route.takes, api.limits.body)
-    request.state.decision = getattr(body, "id", None) or ""
-    several = getattr(body, "requests", None) or getattr(body, "rewards", None)
+    request.state.decision = vars(body).get("id") or ""
+    several = bodies.listed(body, "requests", "rewards")
     if keys is not None and several:
         keys.charge(key, len(several) - 1)
     return await route.handler(api, opened, key, body, **place)

@@ -18,7 +18,7 @@ from rarely import Decision
 from rarely.errors import InvalidContexts
 from rarely.extend import Array, BoolArray, Described
 from rarely.extend.checks import InvalidSlate, check_whole, read_real, shown
-from rarely.extend.provisional import RoundContexts, Worth, with_worth, worth_from
+from rarely.extend.provisional import RoundContexts, Worth, all_finite, with_worth, worth_from
 from rarely.frames.tables import TableRound
 from rarely.study.errors import BrokenStudy
 from rarely.study.events import (
@@ -227,21 +227,22 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         if settings.tables is None and settings.blocks is None:  # else the numbers are not by arm
             numbers = numbers[open_arms[present]]
         present = open_arms
-    if not np.isfinite(numbers).all():
+    if not all_finite(numbers):
         raise InvalidContexts("contexts must be finite; leave out an unavailable arm with available, and fill in gaps.")
     if not present.any():
         raise InvalidContexts("at least one arm must be available; got none.")
     numbers = np.array(numbers, np.float64)
-    hash = digest(canonical([numbers.shape, np.flatnonzero(present)]), packed(numbers))
-    if table is not None:  # other text may become the same numbers
-        hash = digest(canonical([table.sent, np.flatnonzero(present)]))
+    there = np.flatnonzero(present).tolist()
+    if table is None:
+        hash = digest(canonical([numbers.shape, there]), packed(numbers))
+    else:  # other text may become the same numbers
+        hash = digest(canonical([table.sent, there]))
     if worth is not None:
         hash = digest(hash, canonical(worth.describe()))
     if request.slots is not None:
         check_whole("slots", request.slots, 1, InvalidSlate)
-        if request.slots > present.sum():
-            there = int(present.sum())
-            raise InvalidSlate(f"a slate must have at most as many slots as arms, {there}; got {request.slots}.")
+        if request.slots > len(there):
+            raise InvalidSlate(f"a slate must have at most as many slots as arms, {len(there)}; got {request.slots}.")
         slot_id(id, request.slots)
     user = None if request.user is None else check_id(request.user, "user")
     hash = hash if user is None else digest(hash, "user", user)
@@ -400,19 +401,23 @@ def block_events(
     counting.
     """
     events: list[Event] = []
-    counts = Counter(unseen)
-    columns, first = (decision.means, decision.bonuses, decision.probabilities), last[0] + 1
+    counts, first, arms, rounds = Counter(unseen), last[0] + 1, decision.arms.tolist(), decision.rounds.tolist()
+    columns = (decision.means, decision.bonuses, decision.probabilities)
+    lots, prices = (None if each is None else np.atleast_1d(each) for each in (decision.held_out, decision.price))
+    reasons = [decision.reason] * len(arms) if isinstance(decision.reason, str) else decision.reason
     for i, question in enumerate(questions):
-        here, arm = np.flatnonzero(question.present), int(decision.arms[i])
+        arm, width = arms[i], len(question.present)
+        whole = np.count_nonzero(question.present) == width
+        here: Any = slice(width) if whole else np.flatnonzero(question.present)
         content = decided | {
             "arm": arm,
-            "arms": len(question.present),
+            "arms": width,
             "block": first,
-            "held_out": None if decision.held_out is None else bool(np.atleast_1d(decision.held_out)[i]),
-            "present": None if len(here) == len(question.present) else here.tolist(),
-            "probability": float(decision.probabilities[i, arm]),
+            "held_out": None if lots is None else bool(lots[i]),
+            "present": None if whole else here.tolist(),
+            "probability": float(columns[2][i, arm]),
             "request": question.hash,
-            "round": int(decision.rounds[i]),
+            "round": rounds[i],
             "shape": list(question.numbers.shape),
         }
         if (table := question.table) is not None:
@@ -426,13 +431,13 @@ def block_events(
         chosen = {name: float(getattr(question.worth, name)[arm]) for name in ("gain", "cost") if worths}
         content |= {name: value for name, value in chosen.items() if abs(value) < LARGEST_NUMBER}
         content |= {} if question.user is None else {"user": question.user}
-        content |= {} if decision.price is None else {"price": float(np.atleast_1d(decision.price)[i])}
-        limits = "" if isinstance(decision.reason, str) else str(decision.reason[i])
-        content |= {"limits": limits} if limits else {}
+        content |= {} if prices is None else {"price": float(prices[i])}
+        content |= {"limits": str(reasons[i])} if reasons[i] else {}
         content |= {} if question.slot is None else {"slot": list(question.slot)}
         data = packed(question.numbers, *(column[i, here] for column in columns), *worths.values())
         by = signed | ({"actor": question.actor} if question.actor else {})
-        event = next_event(study, last, "decide", now, content, ref=question.id, data=data, **by)
+        plain = table is None  # else what came may have other types than JSON
+        event = next_event(study, last, "decide", now, content, ref=question.id, data=data, plain=plain, **by)
         last = (event.seq, event.hash, event.time)
         events.append(event)
     return events

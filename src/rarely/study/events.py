@@ -230,8 +230,13 @@ def read_body(text: Any, *, quarantined: bool = False) -> Body:
         body = Body(json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise BrokenStudy(f"an event of the record cannot be read ({error}). Use a backup.") from error
+    return checked(body, _QUARANTINED if quarantined else _KINDS)
+
+
+def checked(body: Body, kinds: dict[str, Callable[[Any], bool]] = _KINDS) -> Body:
+    """Return a body whose values are of the kinds that belong to their names."""
     for name, value in body.items():
-        fits = (_QUARANTINED if quarantined else _KINDS).get(name)
+        fits = kinds.get(name)
         if fits is not None and not fits(value):
             raise BrokenStudy(f"an event of the record has {shown(value)} as {name!r}, so it is damaged. Use a backup.")
     return body
@@ -302,14 +307,22 @@ def next_event(
     key: str | None = None,
     why: str = "",
     data: bytes = b"",
+    plain: bool = False,
 ) -> Event:
-    """Return the event after `last`, which is given by (seq, hash, time)."""
+    """Return the event after `last`, which is given by (seq, hash, time).
+
+    Of a `plain` content JSON makes the same again, so it is not read back from there.
+    """
     seq, previous, earlier = last[0] + 1, last[1], last[2]
     # A clock may be set back, but the record's times may not: waiting windows are measured in them.
     event = Event(
         seq, kind, max(time, earlier), actor, reason, ref, key, why, canonical(content), data, previous, hash=""
     )
-    return replace(event, hash=hash_of(study, event))
+    # Nobody has seen it yet: `replace` would make it twice, for every decision and reward.
+    object.__setattr__(event, "hash", hash_of(study, event))
+    if plain:
+        object.__setattr__(event, "_content", checked(Body(content)))
+    return event
 
 
 def hash_of(study: str, event: Event) -> str:

@@ -41,7 +41,7 @@ import numpy as np
 
 from rarely import Decision, Policy
 from rarely.errors import RarelyError, SnapshotError
-from rarely.extend import Array, Arrays, provisional
+from rarely.extend import Array, Arrays, ChoiceRule, provisional
 from rarely.extend.provisional import archive
 from rarely.study import errors
 from rarely.study.decision import Answer, DecisionRecord, Question, Slate, answer_of, asked_of, block_events, record_of
@@ -120,6 +120,8 @@ class LivePolicy:
         self.began = position.seq
         """The last event when it began: what was erased later, it may know."""
         self._policys_rule = provisional.rule_of(policy)
+        self._rules: dict[int, ChoiceRule] = {}
+        """The rules of the stages so far."""
         self._alike: dict[int, bool] = {}
         """Stages, and whether rounds one by one and in a block have the same bits there."""
 
@@ -184,9 +186,9 @@ class LivePolicy:
         round = content["round"]
         stage, _ = stage_at(self._settings.stages, round)
         if place is None and round > GROUP and stage not in self._alike:
-            rule = rule_of_stage(self._settings.stages[stage], self._policys_rule, self._settings.arms)
             # Another number of arms may change the form of Z, and so who decides.
-            self._alike[stage] = self._settings.arms is not None and provisional.alike(self.policy, rule)
+            fixed = self._settings.arms is not None
+            self._alike[stage] = fixed and provisional.alike(self.policy, self._rule_of(stage))
         if place is None and not (round > GROUP and self._alike[stage]):
             return -1, content["block"]
         return -1 if place is None else place, (round - 1) // GROUP, stage
@@ -214,9 +216,16 @@ class LivePolicy:
 
     def _enter(self, stage: int) -> None:
         """Set the rule of a stage."""
-        rule = rule_of_stage(self._settings.stages[stage], self._policys_rule, self._settings.arms)
-        if provisional.rule_of(self.policy) != rule:
+        rule, now = self._rule_of(stage), provisional.rule_of(self.policy)
+        if now is not rule and now != rule:
             provisional.set_rule(self.policy, rule)
+
+    def _rule_of(self, stage: int) -> ChoiceRule:
+        rule = self._rules.get(stage)
+        if rule is None:
+            settings = self._settings
+            rule = self._rules[stage] = rule_of_stage(settings.stages[stage], self._policys_rule, settings.arms)
+        return rule
 
 
 def segments(base: int, specials: Iterable[Event]) -> Segment:
