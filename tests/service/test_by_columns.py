@@ -142,11 +142,17 @@ def test_worth_comes_by_columns_too(served):
         asked = {"user": USERS.iloc[0], "items": ITEMS}
         first = client.ask(asked, id="w", worth=Worth("price", np.zeros(3)))
         assert client.ask(asked, id="w", worth=Worth("price", np.zeros(3))) == first
+        costs = np.array([0.0, np.inf, np.inf])
+        only = client.ask(asked, id="x", worth=Worth(cost=costs))
+        assert (only.index, only.probability) == (0, 1.0)
+        again = served.post("decide", {**BODY, "id": "y", "worth": {"cost": [None, None, 0.0]}})
+        assert again.content["index"] == 2
+        assert served.opened.study.decision("y").present.tolist() == [False, False, True]
         with pytest.raises(InvalidWorth, match="column 'weight'"):
             client.ask(asked, worth="weight")
     for wrong in ({"gain": {"x": {}}}, {"price": "price", "gain": 1.0}, True):
         assert served.post("decide", {**BODY, "worth": wrong}).status == 422
-    assert served.status().decisions == 2
+    assert served.status().decisions == 4
 
 
 def test_a_slate_over_http(served):

@@ -184,7 +184,7 @@ class Api:
             raise Refusal(422, detail, "InvalidContexts")
         if rows and len(set(map(len, contexts))) == 1:
             contexts = np.array(contexts, np.float64)  # the study checks an array faster than lists
-        worth = body.worth.model_dump() if isinstance(body.worth, BaseModel) else body.worth
+        worth = body.worth.fields() if isinstance(body.worth, bodies.WorthBody) else body.worth
         return Request(contexts, body.id, body.available, caller, worth, body.slots, body.user_id)
 
     async def _submit(self, study: OpenedStudy, calls: Sequence[Call], several: str) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import inf
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
@@ -89,8 +90,19 @@ class WorthBody(RequestBody):
     """What outcomes are worth: gain times outcome, less cost."""
 
     gain: Worths = 1.0
-    cost: Worths = 0.0
+    cost: (
+        Worths | Annotated[list[FiniteFloat | None], Field(max_length=MAX_FEATURES)] | dict[str, FiniteFloat | None]
+    ) = Field(0.0, description="What showing an arm costs; null for an arm that is not available.")
     spends: Worths | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return what `Worth` is made of: JSON has no infinite cost."""
+        cost: Any = self.cost
+        if isinstance(cost, list):
+            cost = [inf if each is None else each for each in cost]
+        elif isinstance(cost, dict):
+            cost = {arm: inf if each is None else each for arm, each in cost.items()}
+        return self.model_dump() | {"cost": cost}
 
 
 class DecideRequest(RequestBody):

@@ -490,10 +490,22 @@ def _request_body(request: Request) -> dict[str, Any]:
         rows = {name: plain_rows(table, name) for name, table in contexts.items()}
         contexts = {name: each[0] if name == "user" and len(each) == 1 else each for name, each in rows.items()}
     worth = None if request.worth is None else _given(asdict(worth_from(request.worth)))
+    if worth is not None:
+        worth["cost"] = _without_infinities(worth["cost"])
     available = None if request.available is None else read_available(request.available)
     more = {"available": available, "slots": request.slots, "worth": worth}
     id = new_id() if request.id is None else check_id(request.id)
     return {"id": id, "contexts": contexts} | _given({**more, "user_id": request.user})
+
+
+def _without_infinities(cost: Any) -> Any:
+    """Return costs with None, which a service takes for an arm that is not available, for infinite ones."""
+    cost = cost.tolist() if hasattr(cost, "tolist") else cost
+    if isinstance(cost, Mapping):
+        return {arm: _without_infinities(each) for arm, each in cost.items()}
+    if isinstance(cost, list | tuple):
+        return [_without_infinities(each) for each in cost]
+    return None if isinstance(cost, float) and cost == math.inf else cost
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
