@@ -64,6 +64,15 @@ def knows(study):
     return "mustermann" in rows_of(study) or number in data
 
 
+def test_an_erasure_says_that_the_last_version_of_a_budget_keeps_what_it_learned():
+    """No other version will replace it, so waiting would end nothing."""
+    study = Study.create("memory://spent", "trial", policy=linear(batches=2))
+    with_person(study)
+    assert study.update(force=True) == "version"
+    (said,) = study.erase(IDS, **SIGNED).remains
+    assert "its snapshot stays, because the study has published all versions of its budget" in said
+
+
 @every_storage
 def test_a_person_is_erased_the_chain_holds_and_the_study_goes_on(make, storage):
     study = make()

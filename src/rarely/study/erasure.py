@@ -86,10 +86,11 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
         gone, position, history = gone_of(tables.specials()), session.position, session.live.policy.history
     remains = [said for said in (persons.other, _cleaned(session)) if said]
     if position.base in gone.snapshots:
-        remains.append(
-            f"version {position.version}, which is in use, may have learned from erased contexts: its snapshot goes "
-            "when another version replaces it, which is trained without them."
-        )
+        ends = "goes when another version replaces it, which is trained without them."
+        if position.versions >= session.row.budget:
+            ends = "stays, because the study has published all versions of its budget: begin another, and delete this."
+        known = f"version {position.version}, which is in use, may have learned from erased contexts"
+        remains.append(f"{known}: its snapshot {ends}")
     if gone.last and len(history) and history.rows[0] < history.logged + gone.pruned["round"]:
         remains.append(
             f"version {position.version}, which is in use, keeps contexts of decisions up to event {gone.last}, of "
