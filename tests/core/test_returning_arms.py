@@ -110,12 +110,9 @@ def test_the_index_is_the_one_that_is_written_down():
     means, bonuses = own.override_scores(np.eye(2), np.zeros(2), np.zeros(2), explores=True)
     other = (0.5 + OTHER_ARMS * 0.64) / (1 + OTHER_ARMS)
     variances = np.array([OWN_REWARDS * other / OWN_REWARDS, (0.5 + OWN_REWARDS * 0.64) / (1 + OWN_REWARDS)])
-    between = max(0.75**2 - (variances / [1, 2]).mean(), 0) + 0.64 / 3
-    drawn = variances / (variances + np.array([1, 2]) * between)
     assert means.tolist() == [2.0, 0.5]
-    expected = drawn * [-0.75, 0.75] + np.sqrt(variances) * (1 + BOUND_WIDENING / np.array([2, 4])) * np.sqrt(
-        np.log([50, 100 / 6]) / [1, 3]
-    )
+    widening = 1 + BOUND_WIDENING / np.array([2, 4])
+    expected = np.sqrt(variances) * widening * np.sqrt(np.log([50, 100 / 6]) / [1, 3])
     np.testing.assert_allclose(bonuses, expected)
     assert own.override_scores(np.eye(2), np.zeros(2), np.ones(2), explores=False)[1].tolist() == [0.0, 0.0]
 

@@ -43,6 +43,7 @@ SEEDS = {
     "practical": {"mixture": 1, "crowd": 1},
     "paper": {"short": 1, "mixture": 1, "sparse": 1},
     "code": {"grid": 2},
+    "neural-ucb": {"own-columns": 1},
     "neural-ts": {"paced": 1, "blocks": 1},
     "neural-linear": {"grid": 1, "window": 1, "paper": 2, "paced": 2, "blocks": 2},
     "neural-epsilon": {"paper": 1, "blocks": 6},

@@ -4,13 +4,14 @@
     r̄   mean      of the arm's rewards                       m   count    of its rewards that were learned from
     s   spread    the largest that all rewards have had      T            the horizon
 
-    (m·r̄ + aμ)/(m + a) + σ·(1 + 15/(Km))·√(log⁺(T/(Kn))/n)    the index of MOSS (Audibert and Bubeck, 2009)
-    a = σ²/τ²         rewards' worth by which an arm's mean is drawn to the mean μ of all of them, whose variance is τ²
+    r̄ + σ·(1 + 15/(Km))·√(log⁺(T/(Kn))/n)     the index of MOSS (Audibert and Bubeck, 2009)
 
 The noise of a prediction is not one number for all arms: an arm that always pays the same leaves no doubt of its own,
 and none of it should go over to an arm that was tried once and paid badly. σ² is that of the arm's own rewards, drawn
 by ten rewards' worth to the mean of the other arms, which is drawn by three arms' worth to s². Few rewards say little
-about their own spread: 1 + 15/(Km) widens the bound then, by about as many rounds in all whatever K.
+about their own spread: 1 + 15/(Km) widens the bound then, by about as many rounds in all whatever K. Means are those
+of the rewards, not drawn to each other: the bound leaves room for what an arm may pay, whatever the others do, and a
+mean that is drawn up would try poor arms for a reason that it counts already.
 
 Of arms that share no column a model knows nothing but their own rewards, so these decide. Of other arms they do
 until the model has predicted clearly better what arms with few rewards pay next; an arm without any is then tried.
@@ -149,20 +150,14 @@ class ReturningArms(ScoreOverride):
         return means, bonuses
 
     def _bonuses(self) -> Array:
-        """Return by how much the index of each arm is above its mean; of a mean that is drawn far down nothing."""
+        """Return by how much the index of each arm is above its mean."""
         count, chosen, arms = np.maximum(self.count, 1), np.maximum(self.chosen, 1), len(self.places)
-        several, known = self.count > 1, self.count > 0
-        if not known.any():
-            return np.zeros(arms)
+        several = self.count > 1
         variances = np.where(several, self.squares / np.maximum(self.count - 1, 1), 0.0)
         others = (variances.sum() - variances + OTHER_ARMS * self.spread**2) / (several.sum() - several + OTHER_ARMS)
         noise = (self.squares + OWN_REWARDS * others) / (count - 1 + OWN_REWARDS)
-        among = self.mean[known]
-        between = max(float(among.var() - (noise / count)[known].mean()), 0.0) + self.spread**2 / (1 + len(among))
-        drawn = noise / (noise + count * between) if between else np.zeros(arms)
         left = np.log(np.maximum(self.horizon / (arms * chosen), 1.0))
-        widths = np.sqrt(noise) * (1 + BOUND_WIDENING / (arms * count)) * np.sqrt(left / chosen)
-        return np.asarray(np.maximum(widths + drawn * (among.mean() - self.mean), 0.0))
+        return np.asarray(np.sqrt(noise) * (1 + BOUND_WIDENING / (arms * count)) * np.sqrt(left / chosen))
 
     def _found(self, rows: Array) -> IntArray:
         """Return the place of each context, −1 for one that was not offered yet."""
