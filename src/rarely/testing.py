@@ -1193,6 +1193,19 @@ class _CovariancePromises(_Part):
             with ensure_raises(InvalidInput, "cross of a form that is not additive"):
                 form.cross(measured[[0]], measured[1:])
 
+    def sums_of_rounds_are_rounds_added(self) -> None:
+        """With `takes_sums`, sums that are made of parts elsewhere make the matrices that `add` makes; else none do."""
+        one = self._lived(3, running=2)
+        parts = [one.draw(count) for count in (4, 1, 7)]
+        if not one.form.takes_sums:
+            with ensure_raises(InvalidInput, "contribution of a form that takes no sums"):
+                one.form.contribution(parts[0])
+            return
+        total = np.sum([self._form().contribution(part) for part in parts], axis=0)
+        one.form = one.form.with_contributions(total, 12)
+        one.past = np.vstack((one.past, *map(self.vectors, parts)))
+        one.compare("after sums of 12 rounds")
+
 
 POLICY_PROMISES, SCHEDULE_PROMISES = names_of(_PolicyPromises), names_of(_SchedulePromises)
 RULE_PROMISES, LEARNER_PROMISES = names_of(_RulePromises), names_of(_LearnerPromises)

@@ -12,6 +12,8 @@ import pytest
 
 from campaigns import ARMS, DIM, close, made, paid
 from rarely import BatchNeuralUCB, ComposedPolicy, InvalidInput, LinUCB, OnDemand, Training, Uniform, Window
+from rarely._core.covariance import FORMS
+from rarely._core.covariance.primal import Primal
 from rarely.extend import Factors, FitResult, History, Learner
 from rarely.extend.provisional import LiveCopy, OfferedArms, RewardTask, UpdateFromSums, VersionFunction
 
@@ -91,6 +93,18 @@ def after_pilot(kind: str) -> Any:
     return policy
 
 
+def test_a_form_that_takes_no_sums_is_refused_before_anything_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Whole(Primal, by_name=False):
+        kind, takes_sums = "needs every round", False
+
+    monkeypatch.setitem(FORMS, Whole.kind, Whole)
+    policy = made("linear", covariance="needs every round")
+    before = policy.fingerprint()
+    with pytest.raises(InvalidInput, match=r"a sum over rounds.*got LinUCB with 'needs every round'"):
+        UpdateFromSums(policy)
+    assert policy.fingerprint() == before
+
+
 @pytest.mark.parametrize("kind", ["linear", "neural", "own"])
 @pytest.mark.parametrize("leaves", [1, 5])
 def test_an_update_from_sums_is_that_of_one_process(kind: str, leaves: int) -> None:
@@ -146,7 +160,10 @@ def test_an_update_that_fails_leaves_the_policy_as_it_was() -> None:
     ("policy", "reason"),
     [
         (Uniform(dim=DIM, schedule=OnDemand()), "got Uniform"),
-        (BatchNeuralUCB(DIM, OnDemand(), hidden=6, covariance="dual", seed=0), "not the dual form"),
+        (
+            BatchNeuralUCB(DIM, OnDemand(), hidden=6, covariance="dual", seed=0),
+            "got BatchNeuralUCB with 'dual'",
+        ),
         (LinUCB(DIM, OnDemand(), forgetting=Window(50)), "without forgetting"),
     ],
 )

@@ -11,6 +11,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 import rarely.torch
 from rarely._core.covariance import Limit
+from rarely._core.covariance.diagonal import Diagonal
 from rarely.torch.factors import DeviceDual, inner_products
 
 
@@ -284,6 +285,8 @@ def test_inner_products_and_log_det_are_those_of_autograd(name):
     assert sum(form.parameters for form in model.forms) == truth.shape[1]
     np.testing.assert_allclose(inner_products(factors[:5], factors), kernel[:5], rtol=0, atol=1e-10 * scale)
     np.testing.assert_allclose(factors.squared_norms, kernel.diagonal(), rtol=0, atol=1e-10 * scale)
+    diagonal = Diagonal(factors.widths, 0.5, Limit(factors.widths)).contribution(factors)
+    np.testing.assert_allclose(np.sort(diagonal), np.sort(np.square(truth).sum(axis=0)), rtol=1e-9, atol=1e-10 * scale)
     np.testing.assert_allclose(factors.vectors() @ factors.vectors().T, kernel, rtol=0, atol=1e-10 * scale)
     log_det = np.linalg.slogdet(np.eye(12) + kernel / 0.5)[1]
     for form, seen in (

@@ -221,6 +221,56 @@ def test_a_training_of_the_users_own():
     np.testing.assert_allclose(direct[0].weight.detach().numpy(), policy.weights[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("watched", [{"progress": lambda *_: None}, {"seconds": 1e6}])
+def test_a_training_of_the_users_own_that_is_watched_is_the_same(watched):
+    """Its steps come in parts then, after each of which the loss is asked for."""
+
+    def trained(module, *others):
+        module.train()
+        fit(module, *others)
+
+    def after(**how):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Tanh(), nn.Linear(8, 1)).eval()
+        model = rarely.torch.Module(net, fit=trained)
+        policy = BatchNeuralUCB(model=model, schedule=OnDemand(), seed=0)
+        play(policy, 40)
+        record = policy.update(**how)
+        return policy.weights, record.final_loss, [*map(np.array_equal, policy.weights, model.weights)]
+
+    alone, loss, _ = after()
+    seen, same_loss, moved = after(**watched)
+    assert not any(moved)
+    assert same_loss == loss
+    for one, other in zip(alone, seen, strict=True):
+        np.testing.assert_array_equal(other, one)
+
+
+@pytest.mark.parametrize("training", [None, 20, "fit"])
+def test_what_training_leaves_alone_keeps_all_of_its_digits(training):
+    """Training is in float32, which would move a buffer of 1.7e9 seconds by a minute, and a frozen encoder a little."""
+
+    class Since(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("origin", torch.tensor(1.7e9 + 23.25, dtype=torch.float64))
+            self.encoder, self.head = nn.Linear(3, 4).double().requires_grad_(False), nn.Linear(4, 1).double()
+
+        def forward(self, x):
+            return self.head(self.encoder(x) + (self.origin - 1.7e9).to(x.dtype) / 100)
+
+    torch.manual_seed(0)
+    net, own = Since(), {"fit": fit} if training == "fit" else {"training": training}
+    model = rarely.torch.Module(net, fit=own.pop("fit", None))
+    policy = BatchNeuralUCB(model=model, schedule=OnDemand(), seed=0, **own)
+    play(policy, 30)
+    policy.update()
+    shown = policy.model.module
+    assert not torch.equal(shown.head.weight, net.head.weight)
+    assert torch.equal(shown.origin, net.origin)
+    assert torch.equal(shown.encoder.weight, net.encoder.weight)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_what_fails_inside_fit_leaves_the_policy_unchanged(error):
     def failing(module, contexts, rewards, weights, generator):

@@ -523,7 +523,7 @@ class TorchObjective(Objective):
     def __init__(self, network: Any, initial: Weights, contexts: Array, rewards: Array, plan: TrainingPlan) -> None:
         self.network, self.ridge, self._rate, self._seed = network, plan.ridge, network.rate, plan.seed
         self.dtype, self.model, self._contexts = np.dtype(plan.precision).type, network.model, contexts
-        self.initial = tuple(w.astype(self.dtype) for w in initial)
+        self.initial, self._exact = tuple(w.astype(self.dtype) for w in initial), initial
         kind = getattr(torch, plan.precision)
         self._module = self.model.fresh(initial, kind)
         self._trained = [self._module.get_parameter(name) for name in self.model.trained]
@@ -533,6 +533,7 @@ class TorchObjective(Objective):
         self._x, self._c, self.targets = self.model.unpacked(rows, kind), c.to(kind), r.to(kind)
         self._parts: list[Any] = [slice(s, s + EVALUATED) for s in range(0, len(rewards), EVALUATED)]
         self._steps: Iterator[None] = iter(())
+        self._bound = math.inf  # the loss that is reported at most
 
     @property
     def loops(self) -> str:
@@ -570,7 +571,7 @@ class TorchObjective(Objective):
             with torch.no_grad():
                 for parameter, each in zip(self._trained, gradient, strict=True):
                     parameter.sub_(each, alpha=step)
-        return self.model.read(self._module, self.dtype), self.loss()
+        return self._weights(), self.loss()
 
     def descend_with_momentum(
         self, start: MomentumState, step: float, steps: int, hopeless: float
@@ -579,13 +580,20 @@ class TorchObjective(Objective):
         fit = self.model.fit
         if not start.steps:
             self.model.load(self._module, self.initial)
+            # The loss of the user's function may be another than ours, so that ours may rise.
+            self._bound = math.inf if fit is None else self.loss()
             self._steps = self._adam(self._rate * step) if fit is None else self._fitted()
         for _ in range(steps):
             next(self._steps)
-        weights, loss = self.model.read(self._module, self.dtype), self.loss()
-        # The user's loss may be another than ours, so that ours may rise.
-        loss = loss if fit is None or not math.isfinite(loss) else min(loss, self.loss(self.initial))
+        weights, loss = self._weights(), self.loss()
+        loss = min(loss, self._bound) if math.isfinite(loss) else loss
         return MomentumState(weights, weights, start.steps + steps), loss
+
+    def _weights(self) -> Weights:
+        """Return the module's weights; what training has left alone, such as buffers, keeps its float64 digits."""
+        read = self.model.read(self._module, self.dtype)
+        kept = zip(read, self.initial, self._exact, strict=True)
+        return tuple(exact if np.array_equal(now, start) else now for now, start, exact in kept)
 
     def _adam(self, rate: float) -> Iterator[None]:
         """Take one step each time that the next one is asked for."""
@@ -610,7 +618,10 @@ class TorchObjective(Objective):
         with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]):
             torch.manual_seed(seed)
             generator, weights = torch.Generator(device).manual_seed(seed), (self._c * self.network.output_scale) ** 2
+            modes = [(each, each.training) for each in self._module.modules()]
             self.model.fit(self._module, self._x.get("", self._x), self.targets / self._c, weights, generator)
+            for each, mode in modes:  # or the loss would be random, and change running statistics
+                each.training = mode
         if not all(np.isfinite(w).all() for w in self.model.read(self._module, self.dtype)):
             raise InvalidInput("fit must leave finite weights; some are not. The policy has not changed.")
         while True:

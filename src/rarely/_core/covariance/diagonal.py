@@ -30,7 +30,7 @@ class Diagonal(Covariance):
     """The p-vector form; its log det is exact for its own, diagonal matrix."""
 
     kind = "diagonal"
-    takes_matrices = True
+    takes_matrices = takes_sums = True
     auto_rank = 1.0
 
     @classmethod
@@ -86,12 +86,12 @@ class Diagonal(Covariance):
         return tuple(z + np.square(d).T @ np.square(a) for a, d, z in pairs)
 
     def contribution(self, factors: Factors) -> Array:
-        """Return Σ φ² of features, (p,), for `with_contributions`."""
+        """Return Σ φ², (p,)."""
+        factors = factors.written()
         pairs = zip(factors.inputs, factors.signals, strict=True)
         return np.concatenate([(np.square(d).T @ np.square(a)).ravel() for a, d in pairs])
 
     def with_contributions(self, total: Array, rounds: int) -> Self:
-        """Return the form whose running diagonal has these rounds too."""
         other, ends = self.fork(), np.cumsum([z.size for z in self._running])[:-1]
         parts = zip(self._running, np.split(total, ends), strict=True)
         other._running, other.rounds = tuple(z + part.reshape(z.shape) for z, part in parts), self.rounds + rounds
@@ -132,6 +132,8 @@ class Diagonal(Covariance):
 
 class SparseDiagonal(Diagonal):
     """The same of sparse contexts: the first layer has d columns, of which a feature touches a few."""
+
+    takes_sums = False
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit, columns: int) -> None:
         super().__init__(widths, ridge, limit)

@@ -48,7 +48,7 @@ class Primal(Covariance):
     """The p×p form."""
 
     kind = "primal"
-    exact = additive = takes_matrices = True
+    exact = additive = takes_matrices = takes_sums = True
 
     @classmethod
     def price(cls, widths: Widths, rounds: int, row: RowCost | None = None) -> Price:
@@ -222,12 +222,11 @@ class Primal(Covariance):
         self.rounds = rounds
 
     def contribution(self, factors: Factors) -> Array:
-        """Return Σ φφᵀ of features, for `with_contributions`: a sum that is made elsewhere, in any number of parts."""
+        """Return Σ φφᵀ."""
         features = factors.vectors()
         return np.asarray(features.T @ features)
 
     def with_contributions(self, total: Array, rounds: int) -> Self:
-        """Return Z whose running matrix has these rounds too."""
         other = self.fork()
         other._absorb()
         other._matrix, other.rounds = other._matrix + total, other.rounds + rounds

@@ -195,6 +195,8 @@ class Covariance(ABC):
     """Whether a round adds φφᵀ to the matrix and nothing else; only then is there a `cross`."""
     takes_matrices: ClassVar[bool] = False
     """Whether it has a `take_part`."""
+    takes_sums: ClassVar[bool] = False
+    """Whether it has `contribution` and `with_contributions`, so that a campaign or a fleet may update it."""
     auto_rank: ClassVar[float | None] = None
     """Its place among the approximations that "auto" tries where Z becomes too large, the lowest first; None: it is
     used only by name."""
@@ -281,6 +283,14 @@ class Covariance(ABC):
     def take_part(self, running: Array, frozen: Array, rounds: int, jitters: int) -> None:
         """Become these p×p matrices as far as the form can hold them, this one being empty."""
         raise InvalidInput(f"Z in the form {self.kind!r} cannot be made of a matrix; it needs all features.")
+
+    def contribution(self, factors: Factors) -> Array:
+        """Return what `with_contributions` needs of n rounds: a sum over them, which adds up in any number of parts."""
+        raise InvalidInput(f"Z in the form {self.kind!r} is not made of sums over rounds; it needs every round.")
+
+    def with_contributions(self, total: Array, rounds: int) -> Self:
+        """Return Z whose running matrix has these rounds too."""
+        raise InvalidInput(f"Z in the form {self.kind!r} is not made of sums over rounds; it needs every round.")
 
     def fork(self) -> Self:
         """Return a copy to work on; the original stays valid as long as the fork is kept or dropped whole."""

@@ -20,8 +20,7 @@ import numpy as np
 
 from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.choice.rules import sample_arms
-from rarely._core.covariance import RECENT, Covariance, Dual
-from rarely._core.covariance.diagonal import SparseDiagonal
+from rarely._core.covariance import RECENT, Covariance
 from rarely._core.covariance.factory import UNLIMITED
 from rarely._core.errors import InvalidInput
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
@@ -193,7 +192,7 @@ class FeatureTask:
     """What workers make of rounds: Σ φφᵀ in the form of Z."""
 
     learner: Learner
-    empty: Any  # a Z without rounds, of the form to which the sums are added
+    empty: Covariance  # a Z without rounds, of the form to which the sums are added
     forgetting: Forgetting | None
     latest: int  # the last round of all, from which ages are counted
 
@@ -230,11 +229,11 @@ class UpdateFromSums:
         self._policy, self._before, self._factory = policy, state_of(policy), policy._factory
         learner, history = self._before.current.learner, self._before.history
         sized, grows = self._empty(learner, self._before.most_arms), learner.for_blocks() is learner
-        if learner.reward_task(history, 0) is None or (grows and isinstance(sized, Dual | SparseDiagonal)):
+        if learner.reward_task(history, 0) is None or (grows and not sized.takes_sums):
             raise InvalidInput(
                 "an update from many blocks takes LinUCB, LinTS, the default, and networks whose training on a sample "
-                "is named, Training(steps=200, rows=10_000) say, with a Z whose size is fixed, not the dual form or "
-                f"sparse rows; got {type(policy).__name__}."
+                "is named, Training(steps=200, rows=10_000) say, with a Z that is a sum over rounds, such as 'primal' "
+                f"or 'diagonal' of contexts that are not sparse; got {type(policy).__name__} with {sized.kind!r}."
             )
         if history.forgetting is not None and not learner.chooses_memory:
             raise InvalidInput(
@@ -314,8 +313,7 @@ class UpdateFromSums:
         state, result, factory = self._state, self._result, self._factory
         sized = factory.sized(state.current.covariance, self._arms)
         current, clock = adapted(state.current, sized, state.clock, factory, state.history.contexts[-RECENT:])
-        # The forms that have no `with_contributions` were refused.
-        covariance: Any = current.covariance if result.basis is None else self._rebuilt(result.basis)
+        covariance = current.covariance if result.basis is None else self._rebuilt(result.basis)
         if total is not None:
             covariance = covariance.with_contributions(total, counted)
         samples = state.history.arrived if self._forgetting is None else result.cut.samples
