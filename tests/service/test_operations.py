@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from rarely import LinUCB
-from rarely.service import KeyFile, ServiceLimits
+from rarely.service import KeyFile, ServiceLimits, opened
 from rarely.service.metrics import FAMILIES, Meters, exposition, sample
 from rarely.service.server import configured, logging_to_stderr
 from rarely.study import CheckpointWarning, Study, StudyError
@@ -149,6 +149,22 @@ def test_a_failed_training_and_a_failed_request_are_logged_with_the_reason(trial
         monkeypatch.setattr("rarely.service.opened.render_study", lambda *_: 1 / 0)
         assert service.send("GET", "/studies/trial").status == 500
         assert len(said(log, "a request failed", "error")) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no signal that may be ignored")
+def test_a_service_that_is_stopped_while_it_trains_reports_no_failure(trial, log, tmp_path, monkeypatch):
+    """systemd sends SIGTERM to the training, too."""
+    ignoring, up = opened.COMMAND.partition("from rarely")[0], tmp_path / "up"
+    monkeypatch.setattr(opened, "COMMAND", f"{ignoring}open({str(up)!r}, 'w'); import time; time.sleep(600)  # %d")
+    with serving(trial, automatic=False) as service:
+        service.decide(1)
+        service.post("activate", {"version": "next", "force": True})
+        until(up.exists)
+        service.opened.trainer._child.terminate()
+        time.sleep(0.2)
+        assert service.opened.trainer._child.poll() is None
+    assert said(log, "ended with the service", "info")
+    assert not [line for line in log() if line["level"] == "error"]
 
 
 def test_requests_are_logged_without_secrets(trial, log, tmp_path):

@@ -52,7 +52,11 @@ PUBLISH_PAUSE, PUBLISH_PATIENCE = 0.5, 3600.0
 """Seconds between two attempts to publish while the database is away, and after which it is given up."""
 Watched = Callable[..., Any]
 """Does some work with the study, and connects again if that is possible; see `OpenedStudy.watched`."""
-COMMAND = "from rarely.study.versions import train_process; train_process(%d)"
+COMMAND = (
+    "import signal; [signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM)]; "
+    "from rarely.study.versions import train_process; train_process(%d)"
+)
+"""How a training is started; whoever stops all processes of the service, as systemd does, leaves it to the service."""
 
 
 class Trainer:
@@ -117,7 +121,10 @@ class Trainer:
             LOG.info("no training of study %r now: %s", name, error)
         except Exception as error:
             self.last_error = str(error)
-            LOG.exception("a training of study %r failed", name)
+            if self._closing:
+                LOG.info("training of study %r: ended with the service; the next start begins it again", name)
+            else:
+                LOG.exception("a training of study %r failed", name)
         finally:
             self.seconds = time.monotonic() - begun
             if outcome in ("failed", "not now", "rejected"):
