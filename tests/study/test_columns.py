@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rarely import FramePolicy, InvalidContexts, LinTS, LinUCB, OnDemand
+from rarely.logs import read_log
+from rarely.logs.tables import open_table
 from rarely.offpolicy import evaluate
 from rarely.study import BrokenStudy, InvalidStudy, Study
 from rarely.study.tell import item_names
@@ -182,6 +184,23 @@ def test_arms_and_blocks_are_those_of_the_tables():
         study.tell(study.ask({"user": USERS.iloc[i]}).id, float(i % 2))
     assert len(study.analysis().means) == 2
     assert {"always tea", "always rum"} <= {judged.target for judged in evaluate(study.log())}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_export_has_what_came_and_the_names_of_items(study, tmp_path, suffix):
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    for i in range(3):
+        study.ask(asked(i), id=f"v{i}")
+    records = list(study.decisions())
+    study.export(tmp_path / f"log.{suffix}")
+    table = open_table(tmp_path / f"log.{suffix}")
+    rows = [dict(zip(table.header, line, strict=True)) for _, line in table.lines]
+    assert [row["name"] for row in rows] == [record.answer.arm for record in records]
+    assert [json.loads(row["sent"]) for row in rows] == [record.question.table.sent for record in records]
+    assert np.array_equal(read_log(tmp_path / f"log.{suffix}").contexts, study.log().contexts)
+    empty = Study.create(f"memory://empty-{suffix}", "shop", policy=shop())
+    assert next(empty.csv_text()).splitlines()[0].split(",")[:6] == table.header[:6]
 
 
 def test_the_schema_has_every_column(study):

@@ -47,7 +47,8 @@ from rarely.logs.decision_log import DecisionLog, check_log, probabilities_of
 from rarely.logs.tables import InvalidLog, NamedRows, Remark, exact_number, is_missing, lines_of, open_table, pyarrow
 
 WHOLE = ("round", "version", "arm")  # the columns of whole numbers, besides the slate
-NOTES = ("id", "time", "stage", "actor")  # columns of a table that say more about a decision than a log holds
+NOTES = ("id", "time", "stage", "actor", "name", "sent")
+"""Columns of a table that say more about a decision than a log holds; the last two where it was asked by columns."""
 LARGEST_WHOLE = np.iinfo(np.int64).max
 MAX_NUMBERS = 2**28  # in all contexts: 2 GiB
 MAX_ARMS = 2**16  # arms of a --cb log, of which only the largest number says how many there are

@@ -26,7 +26,7 @@ from rarely.logs import DecisionLog
 from rarely.logs.files import NOTES, columns_of, csv_of, names_of, write_table
 from rarely.study.decision import DecisionRecord, block_of, record_of
 from rarely.study.errors import BrokenStudy, Erased, ErasedWarning, InvalidStorage, InvalidStudy, StudyError
-from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, flaw_of
+from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, canonical, flaw_of
 from rarely.study.gone import gone_of, kept_hash
 from rarely.study.session import LivePolicy, Session, segments
 from rarely.study.settings import StudySettings, stage_at
@@ -485,13 +485,21 @@ def parts(session: Session) -> Iterator[tuple[dict[str, Any], Exported]]:
         there = {*log.rounds.tolist()}
         if rewards := {round: reward for round, reward in rewards.items() if round in there}:
             log.observe(rounds=list(rewards), rewards=list(rewards.values()))
-        notes: dict[str, Any] = {name: [getattr(each.answer, name) for each in part] for name in NOTES[:3]}
-        columns = notes | {"actor": [each.actor for each in part]} | columns_of(log, **more)
-        yield columns, Exported(len(log), log.missing)
+        yield _notes(part, settings) | columns_of(log, **more), Exported(len(log), log.missing)
         first = until
     if not first:
         names = names_of(width, 0 if settings.blocks is None else settings.shared, session.dim)
-        yield {name: [] for name in (*NOTES, *names)}, Exported(0, 0)
+        yield _notes([], settings) | {name: [] for name in names}, Exported(0, 0)
+
+
+def _notes(part: Sequence[DecisionRecord], settings: StudySettings) -> dict[str, list[Any]]:
+    """Return the columns `NOTES` of decisions: by columns also the arm's name, and what came, as JSON."""
+    notes: dict[str, list[Any]] = {name: [getattr(each.answer, name) for each in part] for name in NOTES[:3]}
+    notes["actor"] = [each.actor for each in part]
+    if settings.tables is not None:
+        notes["name"] = [str(each.answer.arm) for each in part]
+        notes["sent"] = [canonical(each.question.table and each.question.table.sent) for each in part]
+    return notes
 
 
 def csv_text(session: Session) -> Iterator[str]:

@@ -561,7 +561,8 @@ class Study:
     def export(self, path: str | os.PathLike[str]) -> Exported:
         """Write all decisions with id, time, stage and actor as .csv or .parquet, and return how many there are.
 
-        `rarely.logs.read_log` reads the file. A chunk of rows is in memory at a time.
+        Of a study by columns there are also the arm's `name` and what was `sent`, as JSON. `rarely.logs.read_log` reads
+        the file. A chunk of rows is in memory at a time.
         """
         return audit.export(self._session, path)
 
