@@ -255,6 +255,17 @@ def test_outcomes_that_overrun_are_in_the_final_look():
     assert "came after enrolment was closed" in " ".join(study.analysis().notes)
 
 
+def test_a_final_look_that_does_not_wait_for_all_outcomes_is_said():
+    """One that waits for its best moment among the last tenth of the outcomes errs in 7.1 % of trials instead of 5."""
+    study = trial(plan=AnalysisPlan(100, looks=1))
+    late = enrol(study, 0, 100, late=range(90, 100))
+    study.look(**ANN)
+    assert not study.analysis().deviations
+    study.tell_many(late[:7])
+    (said,) = study.analysis().deviations
+    assert said.startswith("7 outcomes came after the final look, which was taken without them")
+
+
 def test_a_stop_that_no_boundary_explains_gets_no_more_error_and_is_said():
     """Whoever could stop when it suits, and spend what is left there, would err more often than planned."""
     study = trial()

@@ -567,6 +567,12 @@ class _Trial:
             fell = [name for name, row in event.content["effects"].items() if row["fell"] and name in compared]
             if fell:
                 yield f"The information about {', '.join(fell)} fell before event {event.seq}: taken as equal."
+        later = int((~self._missing).sum()) - looks[-1].content["rewards"] if looks else 0
+        if later > 0 and looks[-1].content["final"]:
+            yield (
+                f"{later} outcomes came after the final look, which was taken without them: whoever chooses its moment "
+                "by what is known errs more often than planned."
+            )
         schedule = self._events[0].content["settings"].get("schedule") or {}
         while "schedule" in schedule:
             schedule = schedule["schedule"]
