@@ -97,6 +97,8 @@ FOUND = {
     "returning": {"own.spread": 1e308},
     "NeuralTS": {"learner.constant": False, "settings.beta": 1e308},
     "primal": {"settings.training": 10**12},
+    "KernelUCB": {"settings.steps": 2**62},
+    "Uniform": {"learner.columns": 0},
 }
 """Of each kind the fields that once loaded and ended a later call with a raw error; None cuts an array."""
 

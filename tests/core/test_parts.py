@@ -12,7 +12,6 @@ import pytest
 import rarely
 from rarely import Affine, ComposedPolicy, InvalidInput, LinUCB, OnDemand, Schedule, SnapshotError
 from rarely._core.inputs.scaling import MAPS
-from rarely._core.policies.linear import LinearLearner
 from rarely._core.saving import archive
 from rarely.extend import UNWATCHED, ChoiceRule, ContextMap, Factors, FitResult, Learner
 
@@ -100,7 +99,6 @@ POLICIES: dict[str, Any] = {
     "schedule": lambda: LinUCB(2, Delayed(OnDemand(), (3, 4)), seed=0),
     "learner": lambda: ComposedPolicy(Fitted(Turned(MATRIX), levels=(0.5, 2.0), power=0.5), OnDemand(), seed=0),
     "whole numbers": lambda: ComposedPolicy(Fitted(Affine.identity(2), counts=np.array([3, 2**60])), OnDemand()),
-    "the package's": lambda: ComposedPolicy(LinearLearner.start(Affine(np.ones(2), MATRIX[0]), 2.0), OnDemand()),
 }
 
 

@@ -103,21 +103,26 @@ class KernelLearner(ScaledLearner):
         matrix *= root[:, None]
         matrix.flat[:: len(y) + 1] += self.ridge
         with np.errstate(over="ignore", invalid="ignore"):
-            solution, step = self._solve(matrix, root * y)
+            solution, step, taken = self._solve(matrix, root * y, watch)
         reason = "" if np.isfinite(solution).all() else "the estimate overflows: the rewards are too large"
         learner = replace(ready, points=x, coefficients=root * solution, rewards=scale, used_step=step)
         basis = learner if rescaled else None
-        return FitResult(learner, reason, basis, rescaled, TrainingReport(step_size=step, steps=self.steps))
+        return FitResult(learner, reason, basis, rescaled, TrainingReport(step_size=step, steps=taken))
 
-    def _solve(self, matrix: Array, targets: Array) -> tuple[Array, float | None]:
-        """Return (λI + K)⁻¹ r̃ or, with steps, where they lead; and their size."""
+    def _solve(self, matrix: Array, targets: Array, watch: Watch) -> tuple[Array, float | None, int | None]:
+        """Return (λI + K)⁻¹ r̃ or, with steps, where they lead; their size, and how many were taken."""
         if self.steps is None:
-            return ridge_solution(matrix, targets), None
-        step = STABLE / _top_eigenvalue(matrix)
+            return ridge_solution(matrix, targets), None, None
+        step, taken = STABLE / _top_eigenvalue(matrix), 0
         solution = np.zeros(len(targets))
-        for _ in range(self.steps):
-            solution -= step * (matrix @ solution - targets)
-        return solution, step
+        for stretch in watch.stretches(self.steps):
+            for _ in range(stretch):
+                solution -= step * (matrix @ solution - targets)
+            taken += stretch
+            if taken < self.steps and watch.over():
+                watch.leave_undone(f"the training ended after {taken} of {self.steps} steps")
+                break
+        return solution, step, taken
 
     def version_stats(self, round: int, covariance: Covariance) -> VersionStats:
         facts = (round, covariance.rounds, covariance.frozen_log_det, self.ridge, self.kernel.depth)

@@ -119,6 +119,7 @@ def restored_state(
     current = new.current
     history = new.history.restored(saved.inner("history"), missing=new.reader.missing)
     learner, override = current.learner.restored(saved.inner("learner")), None
+    saved.check(learner.dim == new.reader.dim, f"a learner of {new.reader.dim} numbers in a context")
     if not saved.is_null("own"):
         if current.override is None:
             wrong = "scores of single arms, which a policy with its settings does not keep"
