@@ -7,7 +7,18 @@ from rarely import Ceiling, FixedGrid, FramePolicy, LinTS, LinUCB, Mixture, OnDe
 from rarely.errors import CeilingReached, InvalidSlate, InvalidWorth
 from rarely.logs import read_log
 from rarely.offpolicy import ips, slates
-from rarely.study import EnrolmentClosed, InvalidStudy, Receipt, Request, RewardRule, Slate, Study, StudyConflict, Tell
+from rarely.study import (
+    Answer,
+    EnrolmentClosed,
+    InvalidStudy,
+    Receipt,
+    Request,
+    RewardRule,
+    Slate,
+    Study,
+    StudyConflict,
+    Tell,
+)
 from studies import contexts_of, every_storage, linear
 
 ITEMS = [
@@ -229,6 +240,34 @@ def test_a_slate_needs_as_many_open_arms():
     with pytest.raises(EnrolmentClosed, match="fewer arms are open than the 3 slots"):
         study.ask(contexts_of(1), id="w", slots=3)
     assert study.status().decisions == 2
+
+
+def test_a_slate_that_is_on_record_outlives_the_closing_of_its_arms():
+    study = Study.create("memory://prices-repeated", "trial", policy=linear(), arms=["a", "b", "c"])
+    slate = study.ask(contexts_of(1), id="v", slots=3)
+    study.close_arm("b", actor="ann", approved_by="bob")
+    assert study.ask(contexts_of(1), id="v", slots=3) == slate
+    for asked in ({"available": ["a", "b"]}, {"worth": {"cost": [0.0, 0.0, np.inf]}}):
+        with pytest.raises(EnrolmentClosed, match="fewer arms are open than the 2 slots"):
+            study.ask(contexts_of(1), id="w", slots=2, **asked)
+
+
+def test_a_slate_that_stops_in_the_middle_keeps_no_other_request_from_its_answer():
+    policy = LinTS(2, FixedGrid(6, 2), seed=3).under(Ceiling(3.0))
+    study = Study.create("memory://prices-stopped", "trial", policy=policy, arms=["a", "b", "c"])
+    costly = {"spends": [2.0, 2.0, 2.0]}  # of which one slot has room for, and two have not
+    requests = [Request(contexts_of(0), "one", worth={"spends": [0.5, 0.5, 0.5]})]
+    requests += [Request(contexts_of(1), "slate", worth=costly, slots=2)]
+    requests += [Request(contexts_of(2), "two", worth={"spends": [0.5, 0.5, 0.5]})]
+    with pytest.raises(CeilingReached):
+        study.ask_many(requests)
+    assert study.status().decisions == 0
+    answers = study.ask_many(requests, errors="return")
+    assert [type(each) for each in answers] == [Answer, CeilingReached, Answer]
+    assert (study.status().decisions, study.status().spent) == (2, 1.0)
+    assert study.ask_many(requests[::2]) == answers[::2]
+    assert study.verify().whole
+    assert study.replay().equal
 
 
 def test_slots_that_nobody_saw_get_no_default_reward():

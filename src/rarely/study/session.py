@@ -44,7 +44,17 @@ from rarely.errors import RarelyError, SnapshotError
 from rarely.extend import Array, Arrays, ChoiceRule, provisional
 from rarely.extend.provisional import archive
 from rarely.study import errors
-from rarely.study.decision import Answer, DecisionRecord, Question, Slate, answer_of, asked_of, block_events, record_of
+from rarely.study.decision import (
+    Answer,
+    DecisionRecord,
+    Question,
+    Slate,
+    answer_of,
+    asked_of,
+    block_events,
+    record_of,
+    slot_id,
+)
 from rarely.study.errors import BrokenStudy, StudyBusy, StudyError
 from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed, summed
 from rarely.study.gone import ERASED, Gone, gone_of
@@ -241,6 +251,14 @@ def segments(base: int, specials: Iterable[Event]) -> Segment:
         return None if setters[place][1] == base else place
 
     return segment
+
+
+class StoppedSlate(Exception):
+    """A slot of a slate cannot be filled, which is decided whole or not at all: the transaction must end."""
+
+    def __init__(self, question: Question, error: RarelyError) -> None:
+        super().__init__(str(error))
+        self.question, self.error = question, error
 
 
 class Session:
@@ -534,7 +552,8 @@ class Session:
 
     def _decide_slate(self, tables: Tables, question: Question, signature: dict[str, str]) -> Any:
         """Return the answers to the slots of a slate, each decided below those above it, or an error."""
-        if len(question.present) - len(self.position.closed) < question.slots:
+        there = question.without(self.position.closed).present.sum()
+        if there < question.slots and not tables.decisions([slot_id(question.id, 1)]):
             return errors.EnrolmentClosed(f"fewer arms are open than the {question.slots} slots of {question.id!r}.")
         answers: list[Answer] = []
         for slot in range(1, question.slots + 1):
@@ -543,7 +562,7 @@ class Session:
             if isinstance(answer, RarelyError):
                 if slot == 1:
                     return answer
-                raise answer  # a slate is decided whole, or not at all
+                raise StoppedSlate(question, answer)
             answers.append(answer)
         return Slate(answers)
 

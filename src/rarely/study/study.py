@@ -23,7 +23,7 @@ from rarely.study.erasure import Erasure, Pruning
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
 from rarely.study.events import Event, check_id, check_signature
 from rarely.study.plan import AnalysisPlan
-from rarely.study.session import Clock, Session
+from rarely.study.session import Clock, Session, StoppedSlate
 from rarely.study.settings import RewardRule, Stage, StudySettings
 from rarely.study.storage import open_storage
 from rarely.study.tell import Tell, Tells, closed_until, read_tell, receive, slots_of
@@ -351,13 +351,19 @@ class Study:
             _raise_first([*questions, *deliveries])
         if all(isinstance(each, RarelyError) for each in (*questions, *deliveries)):
             return questions, _by_slate(deliveries, counts)
-        with session.writing() as tables:
-            # Callers differ in what is recorded, not in how they are decided: one block for all of them.
-            answers = session.decide(tables, questions, fields) if questions else []
-            receipts = receive(session, tables, deliveries, whole, fields)
-            if errors == "raise":
-                _raise_first([*answers, *receipts])
-        return answers, _by_slate(receipts, counts)
+        while True:
+            try:
+                with session.writing() as tables:
+                    # Callers differ in what is recorded, not in how they are decided: one block for all of them.
+                    answers = session.decide(tables, questions, fields) if questions else []
+                    receipts = receive(session, tables, deliveries, whole, fields)
+                    if errors == "raise":
+                        _raise_first([*answers, *receipts])
+                return answers, _by_slate(receipts, counts)
+            except StoppedSlate as stopped:  # nothing was recorded, so all others are decided once more
+                if errors == "raise":
+                    raise stopped.error from None
+                questions = [stopped.error if each is stopped.question else each for each in questions]
 
     # --- versions
 
