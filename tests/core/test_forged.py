@@ -99,6 +99,7 @@ FOUND = {
     "primal": {"settings.training": 10**12},
     "KernelUCB": {"settings.steps": 2**62},
     "Uniform": {"learner.columns": 0},
+    "composed": {"learner.coefficients": None},
 }
 """Of each kind the fields that once loaded and ended a later call with a raw error; None cuts an array."""
 

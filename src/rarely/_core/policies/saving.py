@@ -120,6 +120,8 @@ def restored_state(
     history = new.history.restored(saved.inner("history"), missing=new.reader.missing)
     learner, override = current.learner.restored(saved.inner("learner")), None
     saved.check(learner.dim == new.reader.dim, f"a learner of {new.reader.dim} numbers in a context")
+    if not is_own(type(learner)):
+        learner.assess(history.contexts[-1:])  # whose arrays fit each other only its author knows
     if not saved.is_null("own"):
         if current.override is None:
             wrong = "scores of single arms, which a policy with its settings does not keep"
