@@ -283,6 +283,19 @@ def rollback_command(
     return f"version {version} decides from now on"
 
 
+@on_study("retire", 'sqlite:///shop.db coupon --actor ann --reason "sold out"')
+def retire_command(
+    study: Study,
+    arm: Annotated[str, typer.Argument(help="The name of an arm.")],
+    actor: Actor,
+    again: Annotated[bool, typer.Option("--activate", help="Give it decisions again.")] = False,
+    reason: Reason = "",
+) -> str:
+    """Give an arm no decisions until it is activated again."""
+    (study.activate_arm if again else study.retire_arm)(arm, actor=actor, reason=reason)
+    return f"{'activated' if again else 'retired'}: {arm}"
+
+
 @on_study("look", 'sqlite:///trial.db --actor ann --reason "for the board of 18 November"')
 def look_command(study: Study, actor: Actor, reason: Reason = "") -> None:
     """Take the next planned look of a trial with what is known now, and record it."""

@@ -728,6 +728,8 @@ def _deviation(event: Event, planned: Sequence[int] | None) -> str:
         "rollback": f"version {content.get('number')} replaced version {content.get('from')} by a rollback",
         "pin": "updates were suspended",
         "unpin": "updates were allowed again",
+        "retire": f"arm {content.get('arm')} was retired after decision {content.get('round')}",
+        "activate": f"arm {content.get('arm')} was activated after decision {content.get('round')}",
         "dismissed": "a candidate was dismissed",
         "erase": f"contexts of {len(content.get('rounds', ()))} decisions were erased; estimates count their outcomes, "
         "with the mean of the others' covariates",
@@ -802,7 +804,7 @@ def close(session: Session, arm: str | None, approved_by: str, signed: dict[str,
         index = None if arm is None else names.index(arm)
         if not position.enrolling or index in position.closed:
             raise InvalidStudy(f"{'enrolment' if not position.enrolling else arm} is closed already.")
-        if index is not None and len(position.closed) + 1 >= len(names):
+        if index is not None and len({*position.shut, index}) >= len(names):
             raise InvalidStudy(f"{arm} is the last open arm; close enrolment instead: study.close_enrolment.")
         body = {"arm": index, "approved_by": approved_by, "round": position.rounds}
         session.append(tables, "close", body, **signed)

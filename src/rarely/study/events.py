@@ -31,7 +31,7 @@ from rarely.study.errors import BrokenStudy, InvalidId, InvalidStudy
 
 SpecialKind = Literal[
     "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock", "look", "close",
-    "erase", "prune",
+    "erase", "prune", "retire", "activate",
 ]  # fmt: skip
 EventKind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | SpecialKind
 SPECIALS: tuple[SpecialKind, ...] = get_args(SpecialKind)  # the rare kinds: all except decisions, rewards and cuts
@@ -377,6 +377,12 @@ class Position:
     offset: int = 0  # microseconds by which the record's times are ahead of the clock since `Study.repair_clock`
     closed: tuple[int, ...] = ()  # arms that get no further patients
     enrolling: bool = True
+    retired: tuple[int, ...] = ()  # arms that get no decisions until they are activated
+
+    @property
+    def shut(self) -> tuple[int, ...]:
+        """Arms that get no decisions now."""
+        return tuple(sorted({*self.closed, *self.retired}))
 
     @property
     def last(self) -> tuple[int, str, int]:
@@ -416,6 +422,10 @@ class Position:
             return {"candidate": event.seq}
         if kind == "dismissed":
             return {"candidate": None}
+        if kind == "retire":
+            return {"retired": (*self.retired, content["arm"])}
+        if kind == "activate":
+            return {"retired": tuple(arm for arm in self.retired if arm != content["arm"])}
         if kind == "close":
             arm = content["arm"]
             return {"enrolling": False} if arm is None else {"closed": (*self.closed, arm)}

@@ -542,17 +542,17 @@ class Session:
         position, names = self.position, self.settings.arms or ()
         if not position.enrolling:
             return errors.EnrolmentClosed(f"study {self.name!r} takes no further patients: its enrolment was closed.")
-        if not position.closed:
+        if not position.shut:
             return question
-        left = question.without(position.closed)
+        left = question.without(position.shut)
         if not left.present.any():
-            shut = ", ".join(names[arm] for arm in position.closed)
+            shut = ", ".join(names[arm] for arm in position.shut)
             return errors.EnrolmentClosed(f"no arm of this request is open; closed are: {shut}.")
         return left
 
     def _decide_slate(self, tables: Tables, question: Question, signature: dict[str, str]) -> Any:
         """Return the answers to the slots of a slate, each decided below those above it, or an error."""
-        there = question.without(self.position.closed).present.sum()
+        there = question.without(self.position.shut).present.sum()
         if there < question.slots and not tables.decisions([slot_id(question.id, 1)]):
             return errors.EnrolmentClosed(f"fewer arms are open than the {question.slots} slots of {question.id!r}.")
         answers: list[Answer] = []
@@ -607,9 +607,10 @@ class Session:
             seq, previous = (event.seq - 1, event.previous) if last is None else last
             left = self._left_of(event) if ERASED in event.body else None
             flaw = flaw_of(self.name, event, seq + 1, previous, left)
-            arm = event.content["arm"] if event.kind == "close" and not flaw else None
+            shuts = event.kind in ("close", "retire", "activate") and not flaw
+            arm = event.content["arm"] if shuts else None
             if flaw or (arm is not None and arm >= len(self.settings.arms or ())):
-                flaw = flaw or f"event {event.seq} closes arm {arm}, which the study does not have"
+                flaw = flaw or f"event {event.seq} closes or opens arm {arm}, which the study does not have"
                 raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
             yield event
             last = None if position is None else (event.seq, event.hash)
@@ -771,7 +772,7 @@ class Session:
         mark = saved.header.pop("checkpoint")
         known = mark["position"]
         lists = {name: tuple(map(tuple, known[name])) for name in ("deliveries", "unseen")}
-        position = Position(**known | lists | {"closed": tuple(known["closed"])})
+        position = Position(**known | lists | {name: tuple(known.get(name, ())) for name in ("closed", "retired")})
         with self.reading() as tables:
             last = tables.event(position.seq)
         if self._erasure() > position.seq:

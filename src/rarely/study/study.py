@@ -610,6 +610,33 @@ class Study:
         """
         close(self._session, arm, approved_by, _signed_by_person(actor, reason))
 
+    def retire_arm(self, arm: str, *, actor: str, reason: str = "") -> None:
+        """Give an arm no decisions until `activate_arm`; rewards of those that it has are learned from.
+
+        Raises `InvalidStudy` if the arm is unknown or the last one, or if the study is a trial with a plan, which
+        closes arms instead. A study of items has no such arms: they come and go with each request.
+        """
+        self._set_retired(arm, True, _signed_by_person(actor, reason))
+
+    def activate_arm(self, arm: str, *, actor: str, reason: str = "") -> None:
+        """Give an arm that was retired decisions again."""
+        self._set_retired(arm, False, _signed_by_person(actor, reason))
+
+    def _set_retired(self, arm: str, retired: bool, fields: dict[str, str]) -> None:
+        names = self.settings.arms or ()
+        if arm not in names:
+            raise InvalidStudy(f"arm must be one of {', '.join(names) or 'the named arms'}; got {shown(arm)}.")
+        if self.settings.plan is not None:
+            raise InvalidStudy("a trial with a plan closes arms, as a second person approves; see Study.close_arm.")
+        with self._session.writing() as tables:
+            position, index = self._session.position, names.index(arm)
+            if (index in position.retired) == retired:
+                return
+            if retired and len({*position.shut, index}) >= len(names):
+                raise InvalidStudy(f"{arm} is the last open arm, without which nothing can be decided.")
+            content = {"arm": index, "round": position.rounds}
+            self._session.append(tables, "retire" if retired else "activate", content, **fields)
+
     def close_enrolment(self, *, actor: str, approved_by: str, reason: str = "") -> None:
         """Take no further patients: new decisions raise `EnrolmentClosed`, and the final look may be taken.
 
