@@ -246,6 +246,18 @@ def test_a_training_of_the_users_own_that_is_watched_is_the_same(watched):
         np.testing.assert_array_equal(other, one)
 
 
+@pytest.mark.parametrize("own", [{}, {"fit": fit}])
+def test_an_update_without_any_reward_leaves_the_weights(own):
+    policy = BatchNeuralUCB(model=rarely.torch.Module(small(), **own), schedule=OnDemand(), seed=0)
+    before = policy.weights
+    for _ in range(2):
+        policy.update(force=True)
+        policy.select(np.zeros((5, 4, 3)))
+    assert policy.version == 2
+    for now, first in zip(policy.weights, before, strict=True):
+        np.testing.assert_array_equal(now, first)
+
+
 @pytest.mark.parametrize("training", [None, 20, "fit"])
 def test_what_training_leaves_alone_keeps_all_of_its_digits(training):
     """Training is in float32, which would move a buffer of 1.7e9 seconds by a minute, and a frozen encoder a little."""

@@ -96,9 +96,11 @@ class TorchNetwork(Network):
         model = self.model
         with PASS:
             rows = torch.as_tensor(np.ascontiguousarray(model.split(contexts)[0]), device=model.device)
-            module = model.deciding(weights)
-            u, pairs = compute(module, model.forms, model.outputs, rows)
-            model.check_call(module, rows, u, pairs)
+            module, sizes = model.deciding(weights), [form.stored for form in model.forms]
+            u, pairs = rows.new_zeros(0), [(rows.new_zeros(0, a), rows.new_zeros(0, d)) for d, a in sizes]
+            if len(rows):  # few modules take no contexts at all
+                u, pairs = compute(module, model.forms, model.outputs, rows)
+                model.check_call(module, rows, u, pairs)
         pairs = [(a, d / self.output_scale) for a, d in pairs]
         pairs = pairs if model.on_device else [(host(a), host(d)) for a, d in pairs]
         return host(u), TorchFactors(model.forms, *zip(*pairs, strict=True))
@@ -582,7 +584,8 @@ class TorchObjective(Objective):
             self.model.load(self._module, self.initial)
             # The loss of the user's function may be another than ours, so that ours may rise.
             self._bound = math.inf if fit is None else self.loss()
-            self._steps = self._adam(self._rate * step) if fit is None else self._fitted()
+            taken = self._adam(self._rate * step) if fit is None else self._fitted()
+            self._steps = taken if self.samples else itertools.repeat(None)  # of nothing, nothing is learned
         for _ in range(steps):
             next(self._steps)
         weights, loss = self._weights(), self.loss()
