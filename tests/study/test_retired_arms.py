@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from rarely import FramePolicy, LinTS, OnDemand
 from rarely._cli import app
-from rarely.study import AnalysisPlan, EnrolmentClosed, InvalidStudy, Study
+from rarely.study import AnalysisPlan, EnrolmentClosed, InvalidStudy, Stage, Study
 from studies import contexts_of, every_storage, linear
 
 ANN = {"actor": "ann", "reason": "sold out"}
@@ -57,6 +57,17 @@ def test_what_cannot_be_retired_is_refused_and_nothing_recorded(make):
     trial = Study.create("memory://retired", "trial", policy=linear(), arms=["a", "b"], plan=AnalysisPlan(60, 2))
     with pytest.raises(InvalidStudy, match="closes arms, as a second person approves"):
         trial.retire_arm("a", **ANN)
+
+
+def test_an_analysis_names_the_arms_that_were_retired():
+    settings = {"arms": ["tea", "rum"], "stages": [Stage("main", least=0.2)]}
+    study = Study.create("memory://bar", "bar", policy=linear(), **settings)
+    study.ask(contexts_of(0)[:2])
+    study.retire_arm("rum", **ANN)
+    study.activate_arm("rum", **ANN)
+    said = " ".join(study.analysis().deviations)
+    assert "rum was retired after decision 1 (sold out)" in said
+    assert "rum was activated after decision 1 (sold out)" in said
 
 
 def test_named_arms_of_columns_are_retired_by_the_command(tmp_path):

@@ -577,7 +577,7 @@ class _Trial:
         while "schedule" in schedule:
             schedule = schedule["schedule"]
         planned = schedule["rounds"] if schedule.get("kind") == "AtRounds" else None
-        yield from (sentence for event in self._events if (sentence := _deviation(event, planned)))
+        yield from (sentence for event in self._events if (sentence := _deviation(event, planned, self._names)))
 
     def _at_the_end(self, made: Analysis) -> Iterator[str]:
         """Say which comparisons ended early although no boundary was crossed, of efficacy or of futility."""
@@ -718,18 +718,19 @@ def outcomes_of(session: Session, last: int) -> tuple[Outcomes, Array, list[int]
     return Outcomes(covariates, present, arms, told, chances, within), stages, [row.answer.time for row in rows]
 
 
-def _deviation(event: Event, planned: Sequence[int] | None) -> str:
+def _deviation(event: Event, planned: Sequence[int] | None, names: Sequence[str]) -> str:
     """Return how an event departs from what the schedule would have done; "" if it does not."""
     content = event.content
     record = content.get("record") or {}
     shifted = bool(record) and planned is not None and record["round"] not in planned
     late = f"an update came after round {record.get('round')}, which the schedule does not name" if shifted else ""
+    arm = names[content["arm"]] if event.kind in ("retire", "activate") else ""
     what = {
         "rollback": f"version {content.get('number')} replaced version {content.get('from')} by a rollback",
         "pin": "updates were suspended",
         "unpin": "updates were allowed again",
-        "retire": f"arm {content.get('arm')} was retired after decision {content.get('round')}",
-        "activate": f"arm {content.get('arm')} was activated after decision {content.get('round')}",
+        "retire": f"{arm} was retired after decision {content.get('round')}",
+        "activate": f"{arm} was activated after decision {content.get('round')}",
         "dismissed": "a candidate was dismissed",
         "erase": f"contexts of {len(content.get('rounds', ()))} decisions were erased; estimates count their outcomes, "
         "with the mean of the others' covariates",
