@@ -1,12 +1,13 @@
 """What a decision costs, as a multiple of LinUCB's written in plain NumPy, in processor time of one thread.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/decision_cost.py [--arms 4 50] [--dims 10 20] [--rounds 1000]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/decision_cost.py [--arms 4 50] [--dims 10 20] [--rounds 1000] [--table]
 
-Medians over the rounds, and the best of three repeats; libraries that are not installed are left out. Below the table:
-the default after 1000 rounds as a multiple of its arithmetic, one product of contexts, an arccos of all its numbers and
-a solve; what a frame of 10 columns of a user and 40 items adds to the same policy on arrays; and, as multiples of the
-same policy's decision in interleaved loops, a decision with a worth that changes nothing, one under a ceiling, and ten
-slots.
+In every round plain NumPy decides first, so that both find the caches as the rest of a program leaves them; a row has
+medians over the rounds, and the best of three repeats. Libraries that are not installed are left out. Below the table,
+unless `--table` is set: the default after 1000 rounds as a multiple of its arithmetic, one product of contexts, an
+arccos of all its numbers and a solve; what it takes to make contexts of 10 columns of a user and of 40 items; and, as
+multiples of the same policy's decision in interleaved loops, a decision with a worth that changes nothing, one under a
+ceiling, and ten slots.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from time import process_time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,129 +35,165 @@ from rarely import (
 )
 from rarely._core.covariance.cholesky import GrowingCholesky
 
-Cost = tuple[float, float, float]
-"""Microseconds of a decision, of its reward, and of an update that is due."""
-Play = Callable[[np.ndarray[Any, Any], np.ndarray[Any, Any]], Cost]
+Numbers = np.ndarray[Any, Any]
+Cost = tuple[float, ...]
+"""A decision, its reward, and an update that is due, over plain NumPy's decision; 0 where there is none."""
+MOST = 200
+"""Rounds of a peer, or of a block of one."""
 
 
-def medians(*parts: list[int]) -> Cost:
-    """Return the median of each part in microseconds; 0 without numbers."""
-    select, observe, update = (float(np.median(part)) / 1e3 if part else 0.0 for part in parts)
-    return select, observe, update
+class Contestant(NamedTuple):
+    """What decides round t, learns its reward, and makes an update that is due."""
+
+    decide: Callable[[int], int]
+    learn: Callable[[int, float], None]
+    due: Callable[[], bool] = lambda: False
+    update: Callable[[], Any] = lambda: None
+    most: int = 10**9
+    """Rounds that it is timed for."""
+    block: Callable[[], Any] | None = None
+    """Decides `most` rounds, or 1000, in one call."""
 
 
-def plain(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
-    """Time LinUCB in plain NumPy."""
-    d = contexts.shape[2]
-    inverse, moment, select, learn = np.eye(d), np.zeros(d), list[int](), list[int]()
-    for x, r in zip(contexts, rewards, strict=True):
-        start = process_time_ns()
-        k = int(np.argmax(x @ (inverse @ moment) + np.sqrt(np.einsum("ij,ij->i", x @ inverse, x))))
-        middle = process_time_ns()
-        y = inverse @ x[k]
-        inverse, moment = inverse - np.outer(y, y) / (1 + x[k] @ y), moment + r[k] * x[k]
-        select.append(middle - start)
-        learn.append(process_time_ns() - middle)
-    return medians(select, learn, [])
+Make = Callable[[Numbers, Numbers], Contestant]
 
 
-def ours(make: Callable[[int, int], Any]) -> Play:
-    """Return what times a policy round by round."""
-
-    def play(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
-        policy, parts = make(contexts.shape[2], len(contexts)), (list[int](), list[int](), list[int]())
-        for x, r in zip(contexts, rewards, strict=True):
-            start = process_time_ns()
-            decision = policy.select(x)
-            parts[0].append(process_time_ns() - start)
-            reward, start = float(r[decision.arm]), process_time_ns()
-            policy.observe(decision, reward)
-            parts[1].append(process_time_ns() - start)
-            if policy.due:
-                start = process_time_ns()
-                policy.update()
-                parts[2].append(process_time_ns() - start)
-        return medians(*parts)
-
-    return play
-
-
-def block(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
-    """Time a round of LinUCB in one block."""
-    policy = LinUCB(contexts.shape[2], OnDemand(), seed=0)
+def timed(work: Callable[..., Any], *arguments: Any, into: list[int]) -> Any:
+    """Do some work, and note its nanoseconds."""
     start = process_time_ns()
-    policy.select(contexts)
-    return (process_time_ns() - start) / len(contexts) / 1e3, 0.0, 0.0
+    result = work(*arguments)
+    into.append(process_time_ns() - start)
+    return result
 
 
-def river(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
-    """Time River's LinUCBDisjoint, which has one context and K models."""
+def cost_of(make: Make, contexts: Numbers, rewards: Numbers) -> Cost:
+    """Time a contestant round by round, each time after plain NumPy."""
+    bare, one = plain(contexts, rewards), make(contexts, rewards)
+    base, select, observe, update = (list[int]() for _ in range(4))
+    for t in range(min(one.most, len(contexts))):
+        bare.learn(t, float(rewards[t, timed(bare.decide, t, into=base)]))
+        arm = timed(one.decide, t, into=select)
+        timed(one.learn, t, float(rewards[t, arm]), into=observe)
+        if one.due():
+            timed(one.update, into=update)
+    return tuple(float(np.median(part) / np.median(base)) if part else 0.0 for part in (select, observe, update))
+
+
+def block_cost(make: Make, contexts: Numbers, rewards: Numbers) -> float:
+    """Time a round of a block, the better of two, each after some rounds of plain NumPy."""
+    bare, one, base, whole = plain(contexts, rewards), make(contexts, rewards), list[int](), list[int]()
+    assert one.block is not None
+    for _ in range(2):
+        for t in range(min(MOST, len(contexts))):
+            timed(bare.decide, t, into=base)
+        timed(one.block, into=whole)
+    return float(min(whole) / min(one.most, len(contexts)) / np.median(base))
+
+
+def plain(contexts: Numbers, rewards: Numbers) -> Contestant:
+    """Make LinUCB in plain NumPy."""
+    d = contexts.shape[2]
+    inverse, moment, arm = np.eye(d), np.zeros(d), 0
+
+    def decide(t: int) -> int:
+        nonlocal arm
+        x = contexts[t]
+        arm = int(np.argmax(x @ (inverse @ moment) + np.sqrt(np.einsum("ij,ij->i", x @ inverse, x))))
+        return arm
+
+    def learn(t: int, reward: float) -> None:
+        nonlocal inverse, moment
+        x = contexts[t, arm]
+        y = inverse @ x
+        inverse, moment = inverse - np.outer(y, y) / (1 + x @ y), moment + reward * x
+
+    return Contestant(decide, learn)
+
+
+def ours(kind: Any, schedule: Callable[[int], Any]) -> Make:
+    """Return what makes a policy with the schedule for so many rounds."""
+
+    def make(contexts: Numbers, rewards: Numbers) -> Contestant:
+        policy, decision = kind(contexts.shape[2], schedule(len(contexts)), seed=0), None
+
+        def decide(t: int) -> int:
+            nonlocal decision
+            decision = policy.select(contexts[t])
+            return int(decision.arm)
+
+        def learn(t: int, reward: float) -> None:
+            policy.observe(decision, reward)
+
+        return Contestant(decide, learn, lambda: policy.due, policy.update, block=lambda: policy.select(contexts))
+
+    return make
+
+
+def river(contexts: Numbers, rewards: Numbers) -> Contestant:
+    """Make River's LinUCBDisjoint, which has one context and K models."""
     from river import bandit  # type: ignore[import-not-found, unused-ignore]
 
-    policy, select, learn = bandit.LinUCBDisjoint(alpha=1.0, seed=0), list[int](), list[int]()
-    for x, r in zip(contexts[:200, 0], rewards, strict=False):
-        row = {str(j): number for j, number in enumerate(x)}
-        start = process_time_ns()
-        k = policy.pull(range(len(r)), context=row)
-        middle = process_time_ns()
-        policy.update(k, row, r[k])
-        select.append(middle - start)
-        learn.append(process_time_ns() - middle)
-    return medians(select, learn, [])
+    policy, arms, arm = bandit.LinUCBDisjoint(alpha=1.0, seed=0), range(rewards.shape[1]), 0
+    rows = [{str(j): number for j, number in enumerate(x)} for x in contexts[:MOST, 0]]
+
+    def decide(t: int) -> int:
+        nonlocal arm
+        arm = int(policy.pull(arms, context=rows[t]))
+        return arm
+
+    return Contestant(decide, lambda t, reward: policy.update(arm, rows[t], reward), most=MOST)
 
 
-def mabwiser(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
-    """Time MABWiser's LinUCB, which has one context and K models."""
+def mabwiser(contexts: Numbers, rewards: Numbers) -> Contestant:
+    """Make MABWiser's LinUCB, which has one context and K models."""
     from mabwiser.mab import MAB, LearningPolicy  # type: ignore[import-not-found, unused-ignore]
 
-    arms, rows, select, learn = list(range(rewards.shape[1])), contexts[:200, 0], list[int](), list[int]()
-    policy = MAB(arms=arms, learning_policy=LearningPolicy.LinUCB(alpha=1.0))
+    policy, rows, arm = MAB([*range(rewards.shape[1])], LearningPolicy.LinUCB(alpha=1.0)), contexts[:MOST, 0], 0
     policy.fit([0] * 5, [0.0] * 5, rows[:5])
-    for t, r in enumerate(rewards[: len(rows)]):
-        start = process_time_ns()
-        k = policy.predict(rows[t : t + 1])
-        middle = process_time_ns()
-        policy.partial_fit([k], [r[k]], rows[t : t + 1])
-        select.append(middle - start)
-        learn.append(process_time_ns() - middle)
-    return medians(select, learn, [])
+
+    def decide(t: int) -> int:
+        nonlocal arm
+        arm = int(policy.predict(rows[t : t + 1]))
+        return arm
+
+    def learn(t: int, reward: float) -> None:
+        policy.partial_fit([arm], [reward], rows[t : t + 1])
+
+    return Contestant(decide, learn, most=MOST, block=lambda: policy.predict(rows))
 
 
-def vowpal_wabbit(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
-    """Time Vowpal Wabbit's SquareCB on text examples, its usual form."""
+def vowpal_wabbit(contexts: Numbers, rewards: Numbers) -> Contestant:
+    """Make Vowpal Wabbit's SquareCB on text examples, its usual form."""
     from vowpalwabbit import pyvw  # type: ignore[import-not-found, unused-ignore]
 
-    workspace, select, learn = pyvw.Workspace("--cb_explore_adf --squarecb --quiet"), list[int](), list[int]()
+    workspace, arm = pyvw.Workspace("--cb_explore_adf --squarecb --quiet"), 0
 
-    def lines(x: np.ndarray[Any, Any], r: np.ndarray[Any, Any], label: int | None = None) -> list[str]:
-        rows = ["| " + " ".join(f"{j}:{number:.4f}" for j, number in enumerate(row)) for row in x]
-        return [(f"{k}:{-r[k]:.4f}:0.25 " if k == label else "") + row for k, row in enumerate(rows)]
+    def lines(t: int, label: str = "") -> list[str]:
+        rows = ["| " + " ".join(f"{j}:{number:.4f}" for j, number in enumerate(row)) for row in contexts[t]]
+        return [label + row if label and k == arm else row for k, row in enumerate(rows)]
 
-    for x, r in zip(contexts[:200], rewards, strict=False):
-        start = process_time_ns()
-        k = int(np.argmax(workspace.predict(lines(x, r))))
-        middle = process_time_ns()
-        workspace.learn(lines(x, r, k))
-        select.append(middle - start)
-        learn.append(process_time_ns() - middle)
-    return medians(select, learn, [])
+    def decide(t: int) -> int:
+        nonlocal arm
+        arm = int(np.argmax(workspace.predict(lines(t))))
+        return arm
+
+    def learn(t: int, reward: float) -> None:
+        workspace.learn(lines(t, f"{arm}:{-reward:.4f}:0.25 "))
+
+    return Contestant(decide, learn, most=MOST)
 
 
-def bayesianbandits(contexts: np.ndarray[Any, Any], rewards: np.ndarray[Any, Any]) -> Cost:
-    """Time Thompson sampling of bayesianbandits, which has one context and K models."""
+def bayesianbandits(contexts: Numbers, rewards: Numbers) -> Contestant:
+    """Make Thompson sampling of bayesianbandits, which has one context and K models."""
     import bayesianbandits as bb  # type: ignore[import-not-found, unused-ignore]
 
     arms = [bb.Arm(k, learner=bb.NormalRegressor(alpha=1, beta=1)) for k in range(rewards.shape[1])]
-    agent, rows = bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=0), contexts[:200, 0]
-    select, learn = list[int](), list[int]()
-    for t, r in enumerate(rewards[: len(rows)]):
-        start = process_time_ns()
-        (k,) = agent.pull(rows[t : t + 1])
-        middle = process_time_ns()
-        agent.update(rows[t : t + 1], np.array([r[k]]))
-        select.append(middle - start)
-        learn.append(process_time_ns() - middle)
-    return medians(select, learn, [])
+    agent, rows = bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=0), contexts[:MOST, 0]
+
+    def learn(t: int, reward: float) -> None:
+        agent.update(rows[t : t + 1], np.array([reward]))
+
+    return Contestant(lambda t: agent.pull(rows[t : t + 1])[0], learn, most=MOST, block=lambda: agent.pull(rows))
 
 
 def over_arithmetic(arms: int, dim: int, rounds: int = 1000) -> float:
@@ -183,22 +220,19 @@ def over_arithmetic(arms: int, dim: int, rounds: int = 1000) -> float:
 
 
 def frames_add(rounds: int = 200) -> float:
-    """Return what a frame adds to a decision on arrays, in microseconds."""
-    rng = np.random.default_rng(0)
+    """Return what it takes to make the contexts of a user and of items that stay, over plain NumPy's decision."""
+    rng, base, added = np.random.default_rng(0), list[int](), list[int]()
     users = [
         {f"u{i}": float(rng.normal()) for i in range(8)} | {"town": f"t{t % 5}", "plan": f"p{t % 3}"}
         for t in range(rounds)
     ]
     items = [{f"i{j}": float(rng.normal()) for j in range(3)} | {"topic": f"x{t % 4}"} for t in range(40)]
-    policy, added = FramePolicy.fit(LinUCB, users, items, schedule=OnDemand(), seed=0), list[int]()
-    for user in users:
-        start = process_time_ns()
-        policy.select(user, items)
-        middle = process_time_ns()
-        contexts, begin = policy.contexts(user, items), process_time_ns()
-        policy.policy.select(contexts)
-        added.append(middle - start - (process_time_ns() - begin))
-    return float(np.median(added)) / 1e3
+    policy = FramePolicy.fit(LinUCB, users, items, schedule=OnDemand(), seed=0)
+    bare = plain(rng.random((rounds, 4, 10)), np.zeros((rounds, 4)))
+    for t, user in enumerate(users):
+        timed(bare.decide, t, into=base)
+        timed(policy.contexts, user, items, into=added)
+    return float(np.median(added) / np.median(base))
 
 
 def over_bare(arms: int, dim: int, *, slots: int = 0, repeats: int = 40, loop: int = 100) -> dict[str, float]:
@@ -222,17 +256,19 @@ def over_bare(arms: int, dim: int, *, slots: int = 0, repeats: int = 40, loop: i
     return {name: min(each) / min(costs["bare"]) for name, each in costs.items() if name != "bare"}
 
 
-PLAYS: dict[str, Play] = {
+CONTESTANTS: dict[str, Make] = {
     "plain NumPy": plain,
-    "Uniform": ours(lambda d, n: Uniform(d, Paced(horizon=n, batches=20), seed=0)),
-    "LinUCB": ours(lambda d, n: LinUCB(d, Paced(horizon=n, batches=20), seed=0)),
-    "LinUCB, every round": ours(lambda d, n: LinUCB(d, EveryRound(), seed=0)),
-    "LinTS": ours(lambda d, n: LinTS(d, Paced(horizon=n, batches=20), seed=0)),
-    "LinUCB, in a block": block,
+    "Uniform": ours(Uniform, lambda rounds: Paced(horizon=rounds, batches=20)),
+    "LinUCB": ours(LinUCB, lambda rounds: Paced(horizon=rounds, batches=20)),
+    "LinUCB, every round": ours(LinUCB, lambda _: EveryRound()),
+    "LinTS": ours(LinTS, lambda rounds: Paced(horizon=rounds, batches=20)),
     **({"River": river} if find_spec("river") else {}),
     **({"MABWiser": mabwiser} if find_spec("mabwiser") else {}),
     **({"Vowpal Wabbit": vowpal_wabbit} if find_spec("vowpalwabbit") else {}),
     **({"bayesianbandits": bayesianbandits} if find_spec("bayesianbandits") else {}),
+}
+BLOCKS = {"LinUCB": ours(LinUCB, lambda _: OnDemand())} | {
+    name: make for name, make in CONTESTANTS.items() if name in ("MABWiser", "bayesianbandits")
 }
 
 
@@ -241,22 +277,27 @@ def main() -> None:
     parser.add_argument("--arms", type=int, nargs="+", default=[4, 50])
     parser.add_argument("--dims", type=int, nargs="+", default=[10, 20])
     parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--table", action="store_true", help="the table alone")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     for arms, dim in zip(args.arms, args.dims, strict=True):
         rng = np.random.default_rng(0)
         contexts = rng.random((args.rounds, arms, dim))
         rewards = np.cos(contexts @ rng.normal(size=dim)) + 0.1 * rng.normal(size=(args.rounds, arms))
-        costs = {name: np.min([play(contexts, rewards) for _ in range(3)], axis=0) for name, play in PLAYS.items()}
-        base = costs["plain NumPy"][0]
-        print(f"\nK = {arms}, d = {dim}: plain NumPy decides in {base:.1f} µs\n")
-        print("| | select | observe | update |\n|---|---|---|---|")
-        for name, cost in costs.items():
-            print(f"| {name} | " + " | ".join(f"{part / base:.2f}" if part else "" for part in cost) + " |")
+        print(f"\nK = {arms}, d = {dim}\n\n| | select | observe | update | a round of a block |\n|---|---|---|---|---|")
+        for name, make in CONTESTANTS.items():
+            cost = [*np.min([cost_of(make, contexts, rewards) for _ in range(3)], axis=0)]
+            in_block = BLOCKS.get(name)
+            cost.append(min(block_cost(in_block, contexts, rewards) for _ in range(3)) if in_block else 0.0)
+            print(f"| {name} | " + " | ".join(f"{part:.2f}" if part else "" for part in cost) + " |", flush=True)
+        if args.table:
+            continue
         print(f"\nThe default after 1000 rounds: {over_arithmetic(arms, dim):.2f} times its arithmetic")
-        print(f"A frame adds {frames_add() / base:.1f} times plain NumPy's decision")
         for name, ratio in over_bare(arms, dim).items():
             print(f"LinUCB, {name}: {ratio:.2f} times the same without")
+    if args.table:
+        return
+    print(f"\nContexts of a user and 40 items take {frames_add():.1f} times plain NumPy's decision (K = 4, d = 10)")
     for arms in (1000, 10_000):
         for name, ratio in over_bare(arms, 20, slots=10, repeats=20, loop=5).items():
             print(f"LinUCB, {name} among {arms} arms: {ratio:.1f} times one decision")

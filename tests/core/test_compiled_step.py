@@ -435,9 +435,12 @@ def calls(work):
     return sum(event in ("call", "c_call") for event in seen) - 1
 
 
-@pytest.mark.skipif(
+counted = pytest.mark.skipif(
     bool(SANITIZER) or not native.available(), reason="the budget is that of the compiled step, called here"
 )
+
+
+@counted
 @pytest.mark.parametrize(("make", "most"), [(Uniform, 48), (LinUCB, 46), (LinTS, 52)])
 def test_a_decision_keeps_to_its_budget_of_calls(make, most):
     """Counted, not timed. It was 379 calls before there was a step."""
@@ -447,6 +450,30 @@ def test_a_decision_keeps_to_its_budget_of_calls(make, most):
         policy.observe(policy.select(contexts[t]), rewards[t, 0])
     assert calls(lambda: policy.select(contexts[30])) <= most
     assert calls(lambda: policy.select(contexts[31:])) <= 210  # rounds of a block make no call each
+
+
+@counted
+def test_a_decision_of_the_default_keeps_to_its_budget_of_calls():
+    """The least of some: arrays grow, and a form is weighed, now and then. It was 890 calls before there was a step."""
+    contexts, rewards, _ = world(0, 4, kind="normal")
+    policy = BatchNeuralUCB(3, OnDemand(), seed=0)
+    for t in range(30):
+        policy.observe(policy.select(contexts[t]), rewards[t, 0])
+    policy.update()
+    assert min(calls(partial(policy.select, x)) for x in contexts[30:40]) <= 225
+
+
+@counted
+def test_a_reward_and_an_update_after_it_keep_to_their_budget_of_calls():
+    """Medians: now and then arrays grow, and an update looks for outliers and alarms, too."""
+    contexts, rewards, _ = world(0, 4, kind="normal")
+    policy, told, updated = LinUCB(3, EveryRound(), seed=0), [], []
+    for t in range(30):
+        decision = policy.select(contexts[t])
+        told.append(calls(partial(policy.observe, decision, rewards[t, 0])))
+        updated.append(calls(policy.update))
+    assert sorted(told)[15] <= 25
+    assert sorted(updated)[15] <= 110
 
 
 @pytest.mark.parametrize("kind", [LinUCB, LinTS, Uniform])
