@@ -37,7 +37,7 @@ from rarely._core.covariance.cholesky import GrowingCholesky
 
 Numbers = np.ndarray[Any, Any]
 Cost = tuple[float, ...]
-"""A decision, its reward, and an update that is due, over plain NumPy's decision; 0 where there is none."""
+"""A decision, its reward, an update that is due, and one in the mean, over plain NumPy's decision; 0 where none is."""
 MOST = 200
 """Rounds of a peer, or of a block of one."""
 
@@ -76,7 +76,8 @@ def cost_of(make: Make, contexts: Numbers, rewards: Numbers) -> Cost:
         timed(one.learn, t, float(rewards[t, arm]), into=observe)
         if one.due():
             timed(one.update, into=update)
-    return tuple(float(np.median(part) / np.median(base)) if part else 0.0 for part in (select, observe, update))
+    medians = [float(np.median(part) / np.median(base)) if part else 0.0 for part in (select, observe, update)]
+    return *medians, float(np.mean(update) / np.mean(base)) if update else 0.0
 
 
 def block_cost(make: Make, contexts: Numbers, rewards: Numbers) -> float:
@@ -284,7 +285,8 @@ def main() -> None:
         rng = np.random.default_rng(0)
         contexts = rng.random((args.rounds, arms, dim))
         rewards = np.cos(contexts @ rng.normal(size=dim)) + 0.1 * rng.normal(size=(args.rounds, arms))
-        print(f"\nK = {arms}, d = {dim}\n\n| | select | observe | update | a round of a block |\n|---|---|---|---|---|")
+        print(f"\nK = {arms}, d = {dim}\n\n| | select | observe | update | in the mean | a round of a block |")
+        print("|---|---|---|---|---|---|")
         for name, make in CONTESTANTS.items():
             cost = [*np.min([cost_of(make, contexts, rewards) for _ in range(3)], axis=0)]
             in_block = BLOCKS.get(name)

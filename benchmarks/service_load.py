@@ -7,8 +7,13 @@ Here request i is due at time i/rate; its latency counts from then, also if no c
 a process of its own with SQLite, K arms, a network of m units and a record of some past rounds; the generator and the
 service share the cores. Halfway through, with --update, a version is trained, and the seconds of the training are told
 apart. `fsync` is how often this disk confirms a small write: a commit takes at least one. With --empty the same
-requests go to an endpoint of FastAPI that reads the body and answers {}, on the same server: the share of the rate that
-is left for decisions.
+requests go to an endpoint of Starlette that reads the body and answers {}, on the same server: the share of the rate
+that is left for decisions.
+
+    PYTHONPATH=src python benchmarks/service_load.py --clients 64 1 --policy linucb --arms 4 --past 250
+
+With --clients so many send a request whenever their last one was answered, to the service and to the empty endpoint in
+turns: the processor time of a request is then said as a multiple of the empty endpoint's, the median over the turns.
 """
 
 from __future__ import annotations
@@ -29,20 +34,22 @@ from pathlib import Path
 
 import numpy as np
 
-from rarely import BatchNeuralUCB, FixedGrid
+from rarely import BatchNeuralUCB, FixedGrid, LinUCB, Policy
 from rarely.study import Client, Request, Study
 
 EMPTY = """
 import sys, uvicorn
-from fastapi import FastAPI, Request, Response
-app = FastAPI()
-@app.post("/v1/studies/{name}/decide")
-async def empty(request: Request, name: str) -> Response:
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+async def empty(request):
     await request.body()
     return Response("{}", media_type="application/json")
+app = Starlette(routes=[Route("/v1/studies/{name}/decide", empty, methods=["POST"])])
 uvicorn.run(app, port=int(sys.argv[1]), http="httptools", log_level="warning", access_log=False)
 """
-TOGETHER = 500
+TOGETHER = 250
+TURNS, REQUESTS = 6, 400
 CONNECTIONS = 512
 PATIENCE = 60
 """Seconds after the last request is due in which those that wait for a connection are sent, or dropped as unsent."""
@@ -62,19 +69,20 @@ def fsync_rate(folder: Path, seconds: float = 1.0) -> float:
 
 def make_study(storage: str, options: argparse.Namespace) -> None:
     """A study with past rounds and their rewards."""
-    policy = BatchNeuralUCB(
-        dim=options.dim,
-        schedule=FixedGrid(10 * options.past + 100_000, 20),
-        hidden=options.hidden,
-        within_batch=options.within_batch,
-        seed=0,
+    schedule = FixedGrid(10 * options.past + 100_000, 20)
+    policy: Policy = BatchNeuralUCB(
+        dim=options.dim, schedule=schedule, hidden=options.hidden, within_batch=options.within_batch, seed=0
     )
+    if options.policy != "network":
+        policy = {"linucb": LinUCB, "default": BatchNeuralUCB}[options.policy](options.dim, schedule, seed=0)
     rng = np.random.default_rng(0)
     with Study.create(storage, "load", policy=policy, arms=options.arms) as study:
         for first in range(0, options.past, TOGETHER):
             contexts = rng.normal(size=(TOGETHER, options.arms, options.dim)).round(4)
             answers = study.ask_many([Request(each, f"past-{first + i}") for i, each in enumerate(contexts)])
             study.tell_many([(answer.id, float(rng.random())) for answer in answers])
+        if options.policy == "default":  # whose version 0 has no model
+            study.update()
 
 
 class Connection(asyncio.Protocol):
@@ -165,6 +173,26 @@ class Load:
             await asyncio.sleep(0.05)
 
 
+class Closed(Load):
+    """Clients that send when their last request was answered."""
+
+    sent, total = 0, REQUESTS
+
+    def free(self, connection: Connection) -> None:
+        if self.sent < self.total:
+            self.sent += 1
+            connection.send(time.perf_counter(), self.request(self.sent))
+        elif len(self.found) == self.total:
+            self.done.set()
+
+    async def play(self, clients: int) -> None:
+        loop, self.begun, self.done = asyncio.get_running_loop(), time.perf_counter(), asyncio.Event()
+        made = [await loop.create_connection(lambda: Connection(self), "127.0.0.1", self.port) for _ in range(clients)]
+        await self.done.wait()
+        for transport, _ in made:
+            transport.close()
+
+
 def figures(name: str, rows: list[tuple[float, float, int]], seconds: float) -> dict[str, object]:
     """Rate and latency of the decisions among some answers."""
     late = np.array([latency for _, latency, status in rows if status == 200]) * 1e3
@@ -189,10 +217,9 @@ def memory_of(process: int) -> float:
 
 
 def cpu_of(process: int) -> float:
-    """Seconds of CPU that a process has used; not those of the processes that it started."""
-    with open(f"/proc/{process}/stat", encoding="utf-8") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds of CPU that a process has used; not those of the processes that it started, or of ended threads."""
+    tasks = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(task.read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
 
 
 def measure_empty(options: argparse.Namespace) -> None:
@@ -209,6 +236,31 @@ def measure_empty(options: argparse.Namespace) -> None:
         service.wait(60)
 
 
+def measure_turns(service: int, options: argparse.Namespace) -> None:
+    """Print the processor time of a request for each number of clients, beside an empty endpoint's."""
+    empty = subprocess.Popen([sys.executable, "-c", EMPTY, str(options.port + 1)])
+    try:
+        time.sleep(3)
+        for clients in options.clients:
+            costs: dict[int, list[float]] = {service: [], empty.pid: []}
+            for turn in range(TURNS):
+                for port, (process, found) in enumerate(costs.items(), options.port):
+                    options.tag = f"{time.time():.0f}-{clients}-{turn}"
+                    load, spent = Closed(port, options), cpu_of(process)
+                    asyncio.run(load.play(clients))
+                    assert all(status == 200 for *_, status in load.found), "a request was refused"
+                    found.append((cpu_of(process) - spent) / REQUESTS * 1e6)
+            ours, bare = map(np.array, costs.values())
+            print(
+                f"{options.policy}, {clients} clients: {np.median(ours):.0f} µs of CPU a request, "
+                f"{np.median(ours / bare):.1f} times an empty endpoint's {np.median(bare):.0f}",
+                flush=True,
+            )
+    finally:
+        empty.send_signal(signal.SIGTERM)
+        empty.wait(60)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in {"rate": 1000.0, "seconds": 20.0}.items():
@@ -218,6 +270,8 @@ def main() -> None:
     parser.add_argument("--within-batch", default="frozen")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--empty", action="store_true", help="measure an empty endpoint of FastAPI instead")
+    parser.add_argument("--policy", choices=("network", "linucb", "default"), default="network")
+    parser.add_argument("--clients", type=int, nargs="+", help="closed loops of so many clients, in turns with --empty")
     parser.add_argument("--folder", type=Path, help="where the database is kept and used again")
     options = parser.parse_args()
     options.tag = f"{time.time():.0f}"
@@ -235,6 +289,9 @@ def main() -> None:
     try:
         client = Client(f"http://127.0.0.1:{options.port}", "load", retries=60, backoff=0.5)
         before = client.status()
+        if options.clients:
+            measure_turns(service.pid, options)
+            return
         load, trained = Load(options.port, options), [0.0, 0.0]
 
         async def update() -> None:
