@@ -431,6 +431,10 @@ BROKEN_FORMS = {
         "cross",
         lambda self, one, others: 2 * Primal.cross(self, one, others),
     ),
+    "sums_of_rounds_are_rounds_added": (
+        "contribution",
+        lambda self, factors: Primal.contribution(self, factors[:1]),
+    ),
 }
 
 
