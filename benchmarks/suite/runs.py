@@ -189,12 +189,12 @@ def imports(_: Tell, *, repeats: int = 15, package: str = "rarely", yardstick: s
     """The front door in fresh processes."""
     ours, numpy = _import_seconds(package, repeats), _import_seconds(yardstick, repeats)
     note = f"{1e3 * ours:.0f} ms"
-    says = "`import rarely`, NumPy included, over `import numpy`; the best of a few fresh processes each."
+    says = "`import rarely`, NumPy included, over `import numpy`; the least processor time of a few processes."
     return [Figure("import", says, ours / numpy, "times NumPy's", "lower", ours, note=note)]
 
 
 def _import_seconds(modules: str, repeats: int) -> float:
-    code = f"import time; s = time.perf_counter(); import {modules}; print(time.perf_counter() - s)"
+    code = f"import time; s = time.process_time(); import {modules}; print(time.process_time() - s)"
     command = [sys.executable, "-c", code]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as folder:
