@@ -80,7 +80,8 @@ class BatchNeuralUCB(Policy):
         An `Affine` map of contexts, instead of a scale that the policy fits; `**blocks.settings` has it for contexts
         made of blocks.
     seed
-        Of the initial weights and of random ties; a number or a NumPy Generator.
+        Of the initial weights and of random ties; a number or a NumPy Generator. In a simulation the world needs
+        another one: `default_rng(seed)` of the same number draws the same luck.
     within_batch
         "frozen" takes bonuses from Z as it was when the batch began, so that the policy is one fixed function between
         updates, as in the paper. "running" takes them from Z with every round so far, which needs no rewards (Desautels
