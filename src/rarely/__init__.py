@@ -1,7 +1,7 @@
 """Contextual bandits that decide often and retrain rarely.
 
 Errors and warnings are in `rarely.errors`; `rarely.study`, `rarely.logs` and other packages are imported when they are
-first named, and `rarely.advise` with them.
+first named, and with them `rarely.advise`, `rarely.FramePolicy` and other policies that not everybody needs.
 """
 
 from importlib import import_module as _import_module
@@ -19,7 +19,6 @@ from rarely._core.inputs.roster import Offer, Roster
 from rarely._core.inputs.scaling import Affine
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.inputs.worth import Worth
-from rarely._core.native.build_info import BuildInfo, build_info
 from rarely._core.policies import (
     BatchNeuralUCB,
     ComposedPolicy,
@@ -56,11 +55,7 @@ from rarely._core.schedules import (
 )
 from rarely._core.types import Decision
 from rarely._core.version import __version__ as __version__
-from rarely.ensembles import EnsemblePolicy
-from rarely.frames.encoder import FrameEncoder
-from rarely.frames.policy import ColumnEffect, FramePolicy
 from rarely.pages.plots import plot_policy
-from rarely.theory.kernel_ucb import KernelUCB
 
 __all__ = [
     "Affine", "ArmBlocks", "AtRounds", "BatchNeuralUCB", "Budget", "BuildInfo", "Ceiling",
@@ -75,13 +70,27 @@ _PACKAGES = (
     "cluster", "ensembles", "extend", "frames", "logs", "offpolicy", "planning", "service", "study", "testing",
     "theory", "torch", "worlds",
 )  # fmt: skip
+_LATER = {
+    "BuildInfo": "_core.native.build_info", "build_info": "_core.native.build_info",
+    "ColumnEffect": "frames.policy", "EnsemblePolicy": "ensembles", "FrameEncoder": "frames.encoder",
+    "FramePolicy": "frames.policy", "KernelUCB": "theory.kernel_ucb",
+}  # fmt: skip
+"""Names of this one whose modules are imported when they are first named."""
 Policy._plotter = plot_policy
 
 if TYPE_CHECKING:
+    from rarely._core.native.build_info import BuildInfo, build_info
+    from rarely.ensembles import EnsemblePolicy
     from rarely.errors import *
+    from rarely.frames.encoder import FrameEncoder
+    from rarely.frames.policy import ColumnEffect, FramePolicy
+    from rarely.theory.kernel_ucb import KernelUCB
 
 
 def __getattr__(name: str) -> _Any:
+    if name in _LATER:
+        globals()[name] = value = getattr(_import_module(f"rarely.{_LATER[name]}"), name)
+        return value
     if name in errors.__all__:  # of which a program names one or two, and a list of names should show none
         return getattr(errors, name)
     if name in _PACKAGES:

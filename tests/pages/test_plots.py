@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from rarely import (
     EveryRound,
     FixedGrid,
+    FramePolicy,
     InvalidInput,
     KernelUCB,
     LinTS,
@@ -168,9 +169,18 @@ def test_without_matplotlib_the_remedy_is_named(monkeypatch):
         LinUCB(dim=2).plot()
 
 
-def test_the_front_door_needs_no_matplotlib():
-    code = "import sys, rarely; assert not {'matplotlib', 'markupsafe'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_the_front_door_imports_what_every_policy_needs():
+    some = {"matplotlib", "markupsafe", "zipfile", "rarely.frames.policy", "rarely.ensembles", "rarely.theory"}
+    subprocess.run([sys.executable, "-c", f"import sys, rarely; assert not {some} & set(sys.modules)"], check=True)
+
+
+def test_a_file_imports_the_package_of_its_policy(tmp_path):
+    policies = [KernelUCB(dim=2, seed=0), FramePolicy.fit(LinUCB, {"age": [20, 30]}, arms=["tea", "rum"])]
+    for place, policy in enumerate(policies):
+        policy.save(tmp_path / f"{place}.rarely")
+        code = f"import rarely; print(type(rarely.load({str(tmp_path / f'{place}.rarely')!r})).__name__)"
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        assert done.stdout.strip() == type(policy).__name__
 
 
 def test_groups_are_small_only_where_there_is_little():

@@ -1,6 +1,5 @@
 """Errors that say what must hold, what came, and what to do."""
 
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
@@ -307,6 +306,8 @@ def check_names(owner: str, names: Iterable[str], allowed: Collection[str]) -> N
 
 def nearest(word: Any, words: Collection[str]) -> str:
     """Return the question whether a known word was meant, or nothing where none is near."""
+    import difflib  # only here, because importing it takes long
+
     near = difflib.get_close_matches(word, words, 1, 0.7) if isinstance(word, str) else []
     return f"Did you mean {near[0]!r}? " if near else ""
 

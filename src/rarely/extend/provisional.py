@@ -40,7 +40,7 @@ from rarely._core.policies.saving import MODELS, POLICIES, WRAPPERS, restore
 from rarely._core.policies.slates import slot_rewards
 from rarely._core.policies.state import ArmStats, BatchClock, PolicyState
 from rarely._core.saving import archive
-from rarely._core.saving.archive import plain
+from rarely._core.saving.fields import plain
 from rarely._core.saving.files import cache_folder, lock, path_of, replacing
 from rarely._core.saving.files import write as write_file
 from rarely._core.training.gradient_descent import ATTEMPTS, SHRINK, STABLE, TrainingPlan, refusal

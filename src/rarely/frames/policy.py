@@ -255,9 +255,10 @@ class FramePolicy:
         header, arrays = content_at(self.policy, state_of(self.policy))
         return header | {"wrapper": {"kind": "FramePolicy"} | self.describe()}, arrays
 
+    @classmethod
+    def around(cls, policy: Policy, saved: dict[str, Any]) -> FramePolicy:
+        """Return the policy with the tables that `describe` described."""
+        return cls(policy, FrameTables.from_description(saved))
 
-def _restored(policy: Policy, saved: dict[str, Any]) -> FramePolicy:
-    return FramePolicy(policy, FrameTables.from_description(saved))
 
-
-WRAPPERS["FramePolicy"] = _restored
+WRAPPERS.add(FramePolicy)

@@ -30,7 +30,7 @@ from rarely._core.types import Array, BoolArray
 
 TAIL = 9.0  # standard deviations beyond which nothing is left in double precision
 STEP = 1 / 512  # between two tabulated values of N
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
+NODES = 16  # of the quadrature in one piece
 WIDTH = 3.0  # of a piece at first, in deviations of the narrowest Gaussian alive
 MOST_PIECES = 2**24
 ACCURATE = 1e-13
@@ -45,14 +45,14 @@ AT_ONCE = 2**15  # numbers in the arrays of one integration: the second-level ca
 
 _LAST, _GONE = round(2 * TAIL / STEP), round((TAIL + 39) / STEP)
 """The last tabulated place, and one where n is 0: in a wide piece even what is left at the last one would count."""
-_VALUES = np.array([0.5 * math.erfc((TAIL - i * STEP) / math.sqrt(2)) for i in range(_LAST + 1)])
 
 
 @cache
 def tables() -> Array:
     """Return what `native/gaussian.c` looks up: N and its density at the tabulated places, nodes and weights."""
-    z = np.arange(_LAST + 1) * STEP - TAIL
-    return np.concatenate((_VALUES, np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi), NODES, WEIGHTS))
+    z, (nodes, weights) = np.arange(_LAST + 1) * STEP - TAIL, np.polynomial.legendre.leggauss(NODES)
+    values = np.array([0.5 * math.erfc((TAIL - i * STEP) / math.sqrt(2)) for i in range(_LAST + 1)])
+    return np.concatenate((values, np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi), nodes, weights))
 
 
 def distribution(z: Array) -> Array:
@@ -71,7 +71,7 @@ def _normal(places: Array) -> tuple[Array, Array]:
     """
     nearest = np.rint(places)
     np.minimum(nearest, _LAST, out=nearest)
-    values = _VALUES.take(nearest.astype(np.int64))
+    values = tables().take(nearest.astype(np.int64))
     b = np.subtract(places, nearest, out=nearest)
     b *= STEP
     z = places * STEP
@@ -167,7 +167,7 @@ def _integrated(race: _Race, sigma: Array) -> Array:
     reached = race.highest(edges)
     pieces = np.array([edges[:-1], edges[1:], reached[:-1], reached[1:]])  # left, right, and F at both
     pieces = pieces[:, pieces[3] > NEVER]
-    size = max(1, AT_ONCE // (len(out) * len(NODES)))
+    size = max(1, AT_ONCE // (len(out) * NODES))
     for halving in range(HALVINGS + 1):
         tolerance = ACCURATE + ROUNDING * len(out) if halving < HALVINGS else np.inf
         wrong = [_added(out, race, pieces[:, i : i + size], tolerance) for i in range(0, pieces.shape[1], size)]
@@ -184,10 +184,11 @@ def _added(out: Array, race: _Race, pieces: Array, tolerance: float) -> BoolArra
     """Add ∫ F σh of each arm over the pieces to `out`; leave out and return those where the sum is off."""
     left, right, before, after = pieces
     alive, half = race.ends > left.min(), (right - left) / 2
-    t = (left + half)[:, None] + half[:, None] * NODES
+    nodes, weights = np.split(tables()[-2 * NODES :], 2)
+    t = (left + half)[:, None] + half[:, None] * nodes
     density, below = race.normal(t.ravel(), alive)
     density /= below
-    density *= np.prod(below, axis=0) * (half[:, None] * WEIGHTS).ravel()
+    density *= np.prod(below, axis=0) * (half[:, None] * weights).ravel()
     parts = density.reshape(-1, *t.shape).sum(axis=2)
     wrong = np.abs(STEP * (race.slopes[alive] @ parts) - (after - before)) > tolerance
     out[alive] += parts[:, ~wrong].sum(axis=1)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -258,6 +257,8 @@ class Mixture:
 @lru_cache(maxsize=1024)
 def lot_share(epsilon: float, arms: int) -> float:
     """Return ε/K as a multiple of 2⁻⁵³: the next above, or the one below if 1 − ε leaves no room for K of those."""
+    from fractions import Fraction  # only here, because importing it takes long
+
     exact = Fraction(epsilon) / arms * int(GRID)
     return (math.ceil(exact) if (1 - epsilon) * GRID >= arms**2 else math.floor(exact)) / GRID
 
@@ -313,6 +314,8 @@ class FixedShares(ChoiceRule):
 @lru_cache(maxsize=1024)
 def _on_grid(least: tuple[float, ...] | float, present: tuple[bool, ...]) -> Array:
     """Round the limits of available arms to multiples of 2⁻⁵³: up, or down where rounding up would exceed 1."""
+    from fractions import Fraction
+
     limits = [least] * len(present) if isinstance(least, float) else list(least)
     exact = [Fraction(limit) * int(GRID) * bool(there) for limit, there in zip(limits, present, strict=True)]
     if sum(exact) > GRID * (1 + 1e-12):

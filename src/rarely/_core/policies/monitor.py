@@ -24,12 +24,10 @@ bound. The expectation halves what it knew at every check, and stays as it was w
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -166,6 +164,8 @@ class Expectations(Described):
 
 def _bound(now: Moments, before: Moments, extra: float = 0.0, tests: int = 1) -> float:
     """Return how far two means may be apart by chance; `extra` is a standard deviation that they do not show."""
+    from statistics import NormalDist  # only here, because importing it takes long
+
     one, other = now.variance / now.weight, before.variance / before.weight
     size = one + other
     # Welch's degrees of freedom.
@@ -215,9 +215,6 @@ FEWEST_COMPARED = 16  # values other than the median that a column needs in whic
 OUTLIER_CHECK_EVERY = 16  # with one update per round, look for outliers only every 16 rewards
 GLANCE = 100
 """The latest rewards, which are compared first: a number within this many times their range is not an outlier."""
-
-LOGGER = logging.getLogger("rarely")
-LOGGER.addHandler(logging.NullHandler())  # a library logs nothing unless the program asks for it
 
 Said = tuple[type[Warning], str]
 
@@ -297,14 +294,19 @@ def say_overdue(clock: BatchClock, round: int) -> None:
 
 
 def log_update(policy: str, record: UpdateRecord) -> None:
-    """Log one update."""
+    """Log one update; a library logs nothing unless the program asks for it."""
+    import logging  # only here, because importing it takes long
+
+    logger = logging.getLogger("rarely")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
     if record.accepted:
-        LOGGER.info(
+        logger.info(
             "%s: version %d after round %d, from %d rewards (%d missing)",
             *(policy, record.version, record.round, record.samples, record.missing),
         )
     else:
-        LOGGER.warning("%s: no new version after round %d: %s", policy, record.round, record.reason)
+        logger.warning("%s: no new version after round %d: %s", policy, record.round, record.reason)
 
 
 def _of_schedule(before: BatchClock, after: BatchClock, record: UpdateRecord) -> Iterator[Said]:

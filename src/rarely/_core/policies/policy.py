@@ -24,7 +24,6 @@ import threading
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from html import escape
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -83,7 +82,7 @@ from rarely._core.policies.update import (
 )
 from rarely._core.progress import Progress
 from rarely._core.reading import read_whole
-from rarely._core.saving import archive
+from rarely._core.saving.fields import plain
 from rarely._core.schedules import Budget, Schedule, schedule_from
 from rarely._core.types import Array, Arrays, Decision, forwarded
 
@@ -798,7 +797,7 @@ class Policy(ABC):
         header, arrays = self._content()
         header["updates"] = [{k: v for k, v in update.items() if k != "loops"} for update in header["updates"]]
         header["history"] = {name: value for name, value in header["history"].items() if name != "lives"}
-        digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=archive.plain).encode())
+        digest = hashlib.sha256(json.dumps(header, sort_keys=True, default=plain).encode())
         for name, array in sorted(arrays.items()):
             digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -823,6 +822,8 @@ class Policy(ABC):
         there is either the old file or the new one, complete. An existing file keeps its mode, and a symbolic link
         stays. If the process is killed, the next save removes the temporary file `.rarely-….part` beside it.
         """
+        from rarely._core.saving import archive  # only here, because importing it takes long
+
         schedule_from(self.schedule.describe())  # a schedule that `load` does not know is refused now
         archive.write(path, *self._content())
 
@@ -838,18 +839,21 @@ def facts_table(name: str, facts: Sequence[tuple[str, str]], updates: Sequence[U
     >>> facts_table("LinUCB", [("version", "3")], [])
     '<table><caption>LinUCB</caption><tbody><tr><th>version</th><td>3</td></tr></tbody></table>'
     """
+    from html import escape  # only here, because importing it takes long
+
     rows = "".join(f"<tr><th>{escape(fact)}</th><td>{escape(value)}</td></tr>" for fact, value in facts)
     table = f"<table><caption>{escape(name)}</caption><tbody>{rows}</tbody></table>"
     if not updates:
         return table
     head = "".join(f"<th>{name}</th>" for name in ("round", "version", "rewards", "β", "noise", "coverage", ""))
     caption = f"the last {SHOWN_UPDATES} of {len(updates)} updates" if len(updates) > SHOWN_UPDATES else "updates"
-    rows = "".join(f"<tr>{''.join(map('<td>{}</td>'.format, _cells(each)))}</tr>" for each in updates[-SHOWN_UPDATES:])
+    lines = [[f"<td>{escape(cell)}</td>" for cell in _cells(each)] for each in updates[-SHOWN_UPDATES:]]
+    rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
     return f"{table}<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def _cells(record: UpdateRecord) -> tuple[Any, ...]:
+def _cells(record: UpdateRecord) -> tuple[str, ...]:
     noise = "" if record.noise is None else f"{record.noise:.3g}"
     coverage = "" if record.coverage is None else f"{record.coverage:.2f}"
-    reason = "" if record.accepted else escape(f"rejected: {record.reason}")
-    return record.round, record.version, record.samples, f"{record.beta:.3g}", noise, coverage, reason
+    reason = "" if record.accepted else f"rejected: {record.reason}"
+    return str(record.round), str(record.version), str(record.samples), f"{record.beta:.3g}", noise, coverage, reason

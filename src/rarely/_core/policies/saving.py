@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,14 +30,17 @@ from rarely._core.policies.monitor import Expectations
 from rarely._core.policies.options import limits_from, preset_from, training_from
 from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord
 from rarely._core.registry import Registry, is_own
-from rarely._core.saving import archive
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import SCHEDULES, schedule_from
 from rarely._core.types import Arrays
 
-POLICIES: Registry[Any] = Registry("a policy")  # every kind of policy that is imported, the package's and the user's
-WRAPPERS: dict[str, Callable[[Any, Any], Any]] = {}
-"""What other packages put around a policy and save in its file, by name: made of the policy and of what was saved."""
+if TYPE_CHECKING:
+    from rarely._core.saving.archive import Archive
+
+_LATER = {"EnsemblePolicy": "rarely.ensembles", "KernelUCB": "rarely.theory.kernel_ucb"}
+POLICIES: Registry[Any] = Registry("a policy", later=_LATER)  # every kind of policy, the package's and the user's
+WRAPPERS: Registry[Any] = Registry("a wrapper", later={"FramePolicy": "rarely.frames.policy"})
+"""What other packages put around a policy and save in its file; its `around` takes the policy and what was saved."""
 MODELS: dict[str, Callable[[Any, Any, Arrays], Any]] = {}
 """How a model that is code is restored, by its package: of the one given, what was saved, and the file's arrays."""
 CODE = {"model": "rarely.torch", "estimator": "rarely.ensembles"}
@@ -180,10 +183,12 @@ def load(path: str | os.PathLike[str], *, beta: Beta | None = None, model: Any =
     >>> load(path).fingerprint() == policy.fingerprint()
     True
     """
+    from rarely._core.saving import archive  # only here, because importing it takes long
+
     return restore(archive.read(path), os.fspath(path), beta, model)
 
 
-def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: Any = None) -> Any:
+def restore(saved: Archive, name: Any, beta: Beta | None = None, model: Any = None) -> Any:
     """Return the policy of an archive; `name` is that of the file in errors."""
     wrapper = saved.header.pop("wrapper", None)
     settings = saved.header.get("settings")
@@ -199,7 +204,7 @@ def restore(saved: archive.Archive, name: Any, beta: Beta | None = None, model: 
             others[argument] = _restored_model(model, described, CODE[argument], saved.arrays)
         with np.errstate(all="ignore"):  # numbers that no policy has may overflow before they are refused
             policy = _restored(saved, others)
-        return policy if wrapper is None else WRAPPERS[wrapper["kind"]](policy, wrapper)
+        return policy if wrapper is None else WRAPPERS[wrapper["kind"]].around(policy, wrapper)
     except SnapshotError as error:
         raise SnapshotError(f"{name} {error}") from error
     except _MISFITS as error:
@@ -226,7 +231,7 @@ def _restored_model(model: Any, described: dict[str, Any], package: str, arrays:
     raise refused[0]
 
 
-def _restored(opened: archive.Archive, others: dict[str, Any]) -> Any:
+def _restored(opened: Archive, others: dict[str, Any]) -> Any:
     """Return the policy of an archive, made with `others` that it cannot hold; errors continue after the path."""
     saved = Fields("", opened.header, opened.arrays)
     name, settings = saved.text("policy"), saved.value("settings")

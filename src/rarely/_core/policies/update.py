@@ -34,7 +34,7 @@ from rarely._core.policies.learner import FitResult, Learner, Recall, ScoreOverr
 from rarely._core.policies.monitor import announce, nothing_to_watch
 from rarely._core.policies.state import NO_UPDATE, ArmStats, PolicyState, UpdateRecord, Version
 from rarely._core.progress import Progress
-from rarely._core.saving import archive
+from rarely._core.saving.fields import plain
 from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
 from rarely._core.training.watch import TRAINED, UNWATCHED, Watch
 from rarely._core.types import Array
@@ -192,7 +192,7 @@ def digest_of(settings: dict[str, Any], learner: Learner, history: History, cut:
         "lives": cut.lives,
         "learner": {name: value for name, value in numbers.items() if name not in _MOVING},
     }
-    digest = hashlib.blake2b(json.dumps(header, sort_keys=True, default=archive.plain).encode(), digest_size=16)
+    digest = hashlib.blake2b(json.dumps(header, sort_keys=True, default=plain).encode(), digest_size=16)
     fixed = {name: array for name, array in arrays.items() if name not in _MOVING}
     rows, values = history.arrivals_between(learned, cut.arrived)
     for name, array in sorted((fixed | {"rows": rows, "values": values}).items()):

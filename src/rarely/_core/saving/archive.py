@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rarely._core.errors import MissingSnapshot, SnapshotError
+from rarely._core.saving.fields import plain
 from rarely._core.saving.files import path_of, replacing
 from rarely._core.types import Arrays
 from rarely._core.version import __version__
@@ -216,12 +217,3 @@ def _digest(seal: dict[str, Any], members: Mapping[str, Iterable[bytes | memoryv
         for part in members[name]:
             digest.update(part)
     return digest.hexdigest()
-
-
-def plain(value: Any) -> Any:
-    """Return NumPy's numbers, and the arrays inside a generator's state, as JSON has them."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} cannot be saved as JSON")

@@ -235,3 +235,12 @@ def _is_float(value: Any) -> bool:
 def _shape(shape: Shape) -> str:
     lengths = ", ".join("n" if length is None else str(length) for length in shape)
     return f"({lengths},)" if len(shape) == 1 else f"({lengths})"
+
+
+def plain(value: Any) -> Any:
+    """Return NumPy's numbers, and the arrays inside a generator's state, as JSON has them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be saved as JSON")
