@@ -62,6 +62,7 @@ from rarely.study.settings import StudySettings, rule_of_stage, stage_at
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
 
 LOG = logging.getLogger("rarely.study")
+logging.getLogger("rarely").addHandler(logging.NullHandler())  # a library logs nothing unless the program asks for it
 Clock = Callable[[], float]
 Mark = tuple[provisional.PolicyState, Position]
 """What a `LivePolicy` knows at a moment: a value, which later calls leave as it is."""
