@@ -24,26 +24,26 @@ def cells():
 
 def test_cells_of_one_network_are_played_together_and_the_others_on_processors(cells):
     parts = engine.parted(cells)
-    kinds = [{cell.configuration.kind for cell in part.cells} for part in parts]
+    kinds = [{cell.configuration.kind for cell in part} for part in parts]
     assert kinds.count({"fixed", "adaptive"}) == 2
     assert {"linucb"} in kinds
     assert {"linucb-intercept"} in kinds
-    assert {part.kind for part in parts} == {"", "neuralucb", "network"}
-    alone = [part.cells for part in parts if not part.kind]
+    assert {part[0].together[0] for part in parts} == {"", "neuralucb", "network"}
+    alone = [part for part in parts if not part[0].together[0]]
     assert all(len(cells) == 1 for cells in alone)
     assert all(c.reading == "code" or c.configuration.linear or c.configuration.kind == "default" for (c,) in alone)
-    assert sum(len(part.cells) for part in parts) == len(cells)
+    assert sum(map(len, parts)) == len(cells)
 
 
 def test_long_runs_are_played_in_pieces_that_a_command_of_ten_minutes_can_end():
     cells = plan_cells([PROBLEMS[f"cosine-T{t}"] for t in (500, 8000, 16_000)], ["practical"], runs=200)
     parts = engine.parted(cells)
-    most = {(part.kind, part.cells[0].rounds): len(part.cells) for part in reversed(parts)}
+    most = {(part[0].together[0], part[0].rounds): len(part) for part in reversed(parts)}
     assert most["neuralucb", 500] == most["network", 500] / 5 == 200
     assert (most["neuralucb", 8000], most["network", 16_000]) == (25, 17)
     for part in parts:
-        assert len(part.cells) == 1 or sum(map(engine.seconds_of, part.cells)) / 8 <= engine.PIECE
-    assert sum(len(part.cells) for part in parts) == len(cells)
+        assert len(part) == 1 or sum(map(engine.seconds_of, part)) / 8 <= engine.PIECE
+    assert sum(map(len, parts)) == len(cells)
 
 
 def test_records_are_those_of_the_core_and_say_what_made_them(cells, tmp_path):
@@ -76,17 +76,17 @@ def test_replicas_that_do_not_fit_are_played_in_parts(cells, monkeypatch):
 
     monkeypatch.setattr(engine, "play_group", play_group)
     monkeypatch.setattr(engine, "_torch", lambda: SimpleNamespace(cuda=SimpleNamespace(empty_cache=lambda: None)))
-    part = max(engine.parted(cells), key=lambda part: len(part.cells))
+    part = max(engine.parted(cells), key=len)
     played, told = engine.play_part(part, "cpu")
-    assert sorted(played) == sorted(cell.id for cell in part.cells)
-    assert max(sizes[1:]) <= len(part.cells) // 2
+    assert sorted(played) == sorted(cell.id for cell in part)
+    assert max(sizes[1:]) <= len(part) // 2
     assert told
     assert "replicas at a time" in told[0]
 
 
 def test_other_errors_are_raised(cells, monkeypatch):
     monkeypatch.setattr(engine, "play_group", lambda *_: 1 / 0)
-    part = next(part for part in engine.parted(cells) if part.kind == "network")
+    part = next(part for part in engine.parted(cells) if part[0].together[0] == "network")
     with pytest.raises(ZeroDivisionError):
         engine.play_part(part, "cpu")
 

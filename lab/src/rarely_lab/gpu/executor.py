@@ -27,6 +27,7 @@ from rarely_lab.reproduce.records import Record, content_of
 NETWORKS, SPARE = 2, 0.35
 """How many processes play networks at a time, and the share of the GPU's memory that the replicas of each may fill: a
 few hundred replicas fill the GPU, and those of a long run its memory."""
+Part = list[Any]  # cells that a process plays at once
 PIECE = 150.0  # seconds of a part, about: what is lost where a command is stopped
 SECONDS = {"neuralucb": 1.5e-3, "network": 1e-6}
 """Of one of 16 processes that share an H200, by the round of a cell; of networks by the round and update.
@@ -58,14 +59,6 @@ def seconds_of(cell: Any) -> float:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Cells that a process plays at once."""
-
-    kind: str  # what plays them: "neuralucb", "network", or "" for one cell on a processor
-    cells: Sequence[Any]
-
-
-@dataclass(frozen=True)
 class GpuExecutor:
     """One GPU, and processes that use it."""
 
@@ -80,8 +73,8 @@ class GpuExecutor:
             _torch()
         # Fewer, larger blocks of memory: processes that share a GPU would otherwise wait for what others have kept.
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-        parts = sorted(parted(cells), key=lambda part: -sum(map(self.work, part.cells)))
-        networks, others = ([part for part in parts if bool(part.kind) is here] for here in (True, False))
+        parts = sorted(parted(cells), key=lambda part: -sum(map(self.work, part)))
+        networks, others = ([part for part in parts if bool(part[0].together[0]) is here] for here in (True, False))
         pools = [(networks, NETWORKS), (others, max(1, self.jobs - NETWORKS) if networks else self.jobs)]
         try:
             for results, told in in_pools(partial(play_part, device=self.device), [pool for pool in pools if pool[0]]):
@@ -106,7 +99,7 @@ def parted(cells: Sequence[runs.Cell]) -> list[Part]:
         if kind:
             group.sort(key=lambda cell: -cell.updates)  # those that are trained as often wait less for each other
         most = max(1, min(len(group), int(8 * PIECE / seconds_of(group[0])))) if kind else 1
-        parts += [Part(kind, group[start : start + most]) for start in range(0, len(group), most)]
+        parts += [group[start : start + most] for start in range(0, len(group), most)]
     return parts
 
 
@@ -115,8 +108,8 @@ def play_part(part: Part, device: str) -> tuple[list[runs.Result], list[str]]:
 
     Half as many replicas are played at a time where they do not fit into memory.
     """
-    left, said, results = list(part.cells), list[str](), list[runs.Result]()
-    if not part.kind:
+    left, said, results = list(part), list[str](), list[runs.Result]()
+    if not left[0].together[0]:
         return [runs.play_cell(cell) for cell in left], said
     most = _room(left[0]) if device == "cuda" else len(left)
     while left:

@@ -145,7 +145,9 @@ class Lockstep:
         left = norms
         if most:
             past: Any = tuple(part[rows, :most] for part in self.past)
-            solved = torch.linalg.solve_triangular(self._factor(who, most), gram(past, factors), upper=False)
+            # Without a copy if they are all.
+            factor = self.factor if len(who) == len(self.replicas) else self.factor[rows, :most]
+            solved = torch.linalg.solve_triangular(factor[:, :most, :most], gram(past, factors), upper=False)
             inside = torch.arange(most, device=self.device) < self._tensor([r.frozen for r in replicas])[:, None]
             left = norms - (inside[:, None].double() @ solved.square())[:, 0]
         arms, near = self._choose(values, norms, left, rows, count)
@@ -184,11 +186,6 @@ class Lockstep:
             r.log_dets[r.done - 1] = r.log_det
             if r.clock.first_due(r.done - 1, np.array([r.log_det])) is not None:
                 r.clock = r.clock.ended(r.done)
-
-    def _factor(self, who: list[int], most: int) -> Tensor:
-        """Return L of some replicas, without a copy if they are all."""
-        whole = self.factor if len(who) == len(self.replicas) else self.factor[self._tensor(who), :most]
-        return whole[:, :most, :most]
 
     def _choose(self, values: Tensor, norms: Tensor, left: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return the arms of all rounds, the lowest of tied ones, and which rounds were nearly tied."""
@@ -299,20 +296,16 @@ class Lockstep:
             if not reason:
                 rescaled += [i] if r.scale.changed_columns(fit) else []
                 r.scale = fit
-        self._rescale(rescaled)
+        # Z is made anew for scales that changed: at θ_0 while no other weights have decided, as `NetworkLearner` does.
+        for trained, weights in ((False, self.initial), (True, self.weights)):
+            if some := [i for i in rescaled if self.replicas[i].trained == trained]:
+                self._rebuild(some, weights)
         for r, attempts, reason in zip(replicas, outcome.attempts.tolist(), outcome.reasons, strict=True):
             if not reason:
                 r.trained, r.frozen = True, r.done
             version = r.clock.version + (not reason)
             r.clock = r.clock.restarted(r.done, r.log_det, version)
             r.updates.append(Update(r.done, not reason, r.log_det, attempts, reason))
-
-    def _rescale(self, who: list[int]) -> None:
-        """Make Z anew for scales that changed: at θ_0 while no other weights have decided, as `NetworkLearner` does."""
-        for trained, weights in ((False, self.initial), (True, self.weights)):
-            some = [i for i in who if self.replicas[i].trained == trained]
-            if some:
-                self._rebuild(some, weights)
 
 
 def features(weights: Theta, x: Tensor) -> tuple[Tensor, Factors]:
