@@ -16,10 +16,10 @@ import argparse
 import sys
 
 from rarely_lab.compare import read_records
-from rarely_lab.compare.scores import BOARDS, Results
+from rarely_lab.compare.scores import BOARDS, Leaderboard
 
 
-def scales(results: Results, board: dict, seeds: int) -> dict[str, list[float]]:
+def scales(results: Leaderboard, board: dict, seeds: int) -> dict[str, list[float]]:
     """Return what is 0 and 1 on each problem that was played as the board says."""
     out = {}
     for problem in (*board["tuned"], *board["untuned"]):
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int)
     asked = parser.parse_args()
     board = BOARDS[asked.board]
-    found = scales(Results(read_records(asked.folder).records), board, asked.seeds or board["seeds"])
+    found = scales(Leaderboard(read_records(asked.folder).records), board, asked.seeds or board["seeds"])
     print(f"[{asked.board}.scales]")
     for problem, scale in found.items():
         print(f'"{problem}" = {scale}')

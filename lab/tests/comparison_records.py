@@ -1,6 +1,6 @@
 """Records of a comparison that were never played."""
 
-from rarely_lab.compare.records import Record
+from rarely_lab.compare.runs import Record
 from rarely_lab.engine.record import FORMAT, identity
 
 ENVIRONMENT = {"machine": "a machine", "rarely": "0", "python": "3", "numpy": "2"}

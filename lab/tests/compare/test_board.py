@@ -15,8 +15,8 @@ from rarely_lab.compare import leaderboard
 from rarely_lab.compare.page import ranking, render_markdown
 from rarely_lab.compare.policies import POLICIES
 from rarely_lab.compare.problems import find_problem
-from rarely_lab.compare.records import Store
-from rarely_lab.compare.scores import BOARDS, Results, over_bases, tuned_on
+from rarely_lab.compare.runs import Store
+from rarely_lab.compare.scores import BOARDS, Leaderboard, over_bases, tuned_on
 
 V1, V2 = BOARDS["v1"], BOARDS["v2"]
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "board.py"
@@ -53,10 +53,10 @@ def test_a_retired_board_is_called_so(monkeypatch):
     monkeypatch.setitem(V1, "scales", {"needle": [20.0, 200.0]})
     monkeypatch.setitem(V2, "scales", {"needle": [10.0, 200.0]})
     records = played("needle", {5: 30, None: 10})
-    assert Results(records).scales["needle"].best == "board v2"  # the newest, of seeds that no board has
+    assert Leaderboard(records).scales["needle"].best == "board v2"  # the newest, of seeds that no board has
     assert "retired" not in render_markdown(records, leaderboard(records))
     mine = [record("needle", "a", 5, V1["first_seed"] + s, 30.0, rounds=2000) for s in (0, 1)]
-    assert Results(mine).scales["needle"].best == "board v1"
+    assert Leaderboard(mine).scales["needle"].best == "board v1"
     assert "Board v1 is retired" in render_markdown(mine, leaderboard(mine))
     assert "board v1, retired: budgets" in CliRunner().invoke(app, ["compare", "--list"]).output
 
@@ -106,10 +106,10 @@ def played(problem, regrets, rounds=2000, uniform=100.0):
 
 def test_the_zero_is_the_one_on_record_whoever_enters(monkeypatch):
     monkeypatch.setitem(V1, "scales", {"needle": [20.0, 200.0]})
-    results = Results(played("needle", {5: 30, None: 10}))
+    results = Leaderboard(played("needle", {5: 30, None: 10}))
     assert (results.scales["needle"].zero, results.scales["needle"].best) == (20.0, "board v1")
     assert results.normalised("needle", "a", None) < 0  # it beats what was known, and the zero stays
-    assert Results(played("needle", {5: 30, None: 10}, rounds=300)).scales["needle"].zero == 10.5
+    assert Leaderboard(played("needle", {5: 30, None: 10}, rounds=300)).scales["needle"].zero == 10.5
     board = leaderboard(played("needle", {5: 30, None: 10}))
     said = render_markdown(played("needle", {5: 30, None: 10}), board)
     assert "which the board has on record" in said
@@ -122,7 +122,7 @@ def test_a_file_with_the_name_of_a_problem_has_neither_its_zero_nor_its_part(mon
     monkeypatch.setitem(V1, "scales", {"wheel": [20.0, 90.0], "shuttle+drift": [20.0, 90.0]})
     files = [record(name, "a", 5, 0, 30.0, rounds=2000, family="own") for name in ("wheel", "shuttle+drift")]
     board = leaderboard(files)
-    assert [board.results.scales[name].zero for name in board.results.problems] == [30.0, 30.0]
+    assert [board.scales[name].zero for name in board.problems] == [30.0, 30.0]
     said = render_markdown(files, board)
     assert "| wheel | 2000 | 1 | 30.0 | a, B = 5 | 100.0 | — |" in said
     assert "| shuttle+drift | 2000 | 1 | 30.0 | a, B = 5 | 100.0 | — |" in said
@@ -164,7 +164,7 @@ def test_a_problem_with_little_room_is_shown_but_not_averaged(no_scales):
 def test_what_is_1_does_not_depend_on_who_played_more_seeds():
     """Uniform play loses what it loses on the rounds, so each seed counts once."""
     seeds = [record("p", "a", 5, seed, 30.0, uniform=uniform) for seed, uniform in enumerate((100.0, 200.0))]
-    assert Results([*seeds, record("p", "b", 5, 1, 30.0, uniform=200.0)]).scales["p"].one == 150.0
+    assert Leaderboard([*seeds, record("p", "b", 5, 1, 30.0, uniform=200.0)]).scales["p"].one == 150.0
 
 
 def test_different_numbers_of_seeds_are_said():
@@ -188,7 +188,9 @@ def test_different_lengths_are_said():
 def test_the_zeros_are_the_best_means_with_all_seeds():
     scales = runpy.run_path(str(SCRIPT))["scales"]
     lucky = record("needle", "lucky", 5, 0, 1.0, rounds=2000)
-    found = scales(Results([*played("needle", {5: 8, None: 10}), lucky, *played("wheel", {5: 9}, rounds=300)]), V1, 2)
+    found = scales(
+        Leaderboard([*played("needle", {5: 8, None: 10}), lucky, *played("wheel", {5: 9}, rounds=300)]), V1, 2
+    )
     assert found == {"needle": [8.5, 100.0]}
 
 

@@ -10,7 +10,7 @@ from rarely._cli import app
 from rarely.pages.figures import drawn
 from rarely_lab.compare import leaderboard, read_records
 from rarely_lab.compare.page import draw_frontier, line_style, render_page, write_leaderboard
-from rarely_lab.compare.records import Store
+from rarely_lab.compare.runs import Store
 from rarely_lab.compare.scores import BOARDS
 from rarely_lab.engine.record import NothingOnRecord, pack
 

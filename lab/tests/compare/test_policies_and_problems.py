@@ -7,9 +7,9 @@ from rarely import InvalidInput, RarelyError
 from rarely.worlds import PLAIN_ARMS, WORLD_SETS, DataUnavailable
 from rarely.worlds.gallery import GALLERY
 from rarely_lab.compare import Comparison, Task, UnavailablePolicy, find_problem, policies, problems
-from rarely_lab.compare.cells import Cell
 from rarely_lab.compare.policies import MODELS, POLICIES, SCHEDULES, find_policy
 from rarely_lab.compare.problems import expand
+from rarely_lab.compare.runs import Cell
 from rarely_lab.engine.cell import play_cell
 from rarely_lab.engine.play import play
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from rarely_lab.compare import leaderboard, read_records
-from rarely_lab.compare.cells import Cell
 from rarely_lab.compare.golden import FAMILIES
 from rarely_lab.compare.page import render_markdown
 from rarely_lab.compare.policies import POLICIES
-from rarely_lab.compare.records import Record
-from rarely_lab.compare.scores import BOARDS, Results
+from rarely_lab.compare.runs import Cell, Record
+from rarely_lab.compare.scores import BOARDS, Leaderboard
 from rarely_lab.engine.cell import play_cell
 from rarely_lab.engine.record import MixedRecords, outdated
 
@@ -49,7 +48,7 @@ def test_they_are_all_seeds_of_the_board(published):
 
 def test_the_scales_of_the_board_are_those_of_its_records(published):
     scales = runpy.run_path(str(SCRIPT))["scales"]
-    assert scales(Results(published), V1, V1["seeds"]) == V1["scales"]
+    assert scales(Leaderboard(published), V1, V1["seeds"]) == V1["scales"]
 
 
 def test_uniform_play_is_the_same_today(published):

@@ -10,7 +10,7 @@ from comparison_records import record
 from rarely import InvalidInput
 from rarely.runs.files import read_json, sealed_text
 from rarely_lab.compare import Comparison, MixedRecords, compare, merge, read_records
-from rarely_lab.compare.records import Store
+from rarely_lab.compare.runs import Store
 from rarely_lab.engine.cell import LocalExecutor, run_cells
 from rarely_lab.engine.record import pack
 

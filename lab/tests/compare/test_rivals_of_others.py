@@ -13,7 +13,7 @@ from rarely_lab.compare import Task, find_problem, leaderboard
 from rarely_lab.compare.linear_rivals import BLCE, DesignElimination, Version, optimal_design
 from rarely_lab.compare.neural_rivals import AuthorsNeuralTS, AuthorsNeuralUCB
 from rarely_lab.compare.policies import PAIRS, POLICIES
-from rarely_lab.compare.scores import HINDSIGHT, Results
+from rarely_lab.compare.scores import HINDSIGHT, Leaderboard
 from rarely_lab.engine.play import Contestant, play
 
 OTHERS = ["blce", "elimination-design", "neuralucb-uclaml", "neuralts-zeroweight", "bayesianbandits"]
@@ -337,10 +337,10 @@ def test_hindsight_is_the_best_pair_on_each_problem_with_each_budget_and_never_t
         for policy, regret in of.items()
         for seed in (0, 1)
     ]
-    results = Results([*records, record("p", "linucb-0.01-1", 5, 0, 1.0)])  # lucky, with one run only
+    results = Leaderboard([*records, record("p", "linucb-0.01-1", 5, 0, 1.0)])  # lucky, with one run only
     assert results.policies == ["linucb", HINDSIGHT]
     for (problem, batches), of in regrets.items():
         assert results.regret(problem, HINDSIGHT, batches).value == min(of.values()) + 0.5
     assert [results.scales[problem].zero for problem in "pq"] == [20.5, 15.5]
     assert [row.policy for row in leaderboard(records).rows] == [HINDSIGHT, "linucb"]
-    assert HINDSIGHT not in Results([record("p", "linucb", 5)]).policies
+    assert HINDSIGHT not in Leaderboard([record("p", "linucb", 5)]).policies

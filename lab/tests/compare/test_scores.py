@@ -9,7 +9,7 @@ from comparison_records import record
 from rarely.runs.statistics import mean
 from rarely_lab.compare import leaderboard
 from rarely_lab.compare.page import render_markdown
-from rarely_lab.compare.scores import Results, area_under
+from rarely_lab.compare.scores import Leaderboard, area_under
 
 
 def frontier(problem, policy, regrets, *, seeds=2, **others):
@@ -30,7 +30,7 @@ SUITE = [
 
 
 def test_zero_is_the_best_sequential_policy_and_one_is_uniform_play():
-    results = Results(SUITE)
+    results = Leaderboard(SUITE)
     p, q = results.scales["p"], results.scales["q"]
     assert (p.best, p.batches, p.zero, p.one) == ("b", None, 10.5, 100)
     assert (q.best, q.zero, q.one) == ("a", 2.5, 22)
@@ -40,26 +40,26 @@ def test_zero_is_the_best_sequential_policy_and_one_is_uniform_play():
 
 
 def test_a_policy_that_beats_the_best_sequential_one_is_below_zero():
-    results = Results([*SUITE, *frontier("p", "c", {5: 1})])
+    results = Leaderboard([*SUITE, *frontier("p", "c", {5: 1})])
     assert results.normalised("p", "c", 5) < 0
 
 
 def test_without_sequential_runs_the_largest_budget_is_zero_and_the_page_says_so():
     board = leaderboard([one for one in SUITE if one.batches is not None])
-    assert board.results.scales["p"].batches == 20
-    assert board.results.normalised("p", "b", 20) == 0
+    assert board.scales["p"].batches == 20
+    assert board.normalised("p", "b", 20) == 0
     assert "0 is the best policy with the largest budget on record" in render_markdown(SUITE, board)
     assert "0 is the best policy with an update after every round" in render_markdown(SUITE, leaderboard(SUITE))
 
 
 def test_a_few_runs_are_no_zero_for_those_with_more():
     lucky = record("p", "lucky", None, 0, 1.0)
-    assert Results([*SUITE, lucky]).scales["p"] == Results(SUITE).scales["p"]
-    assert Results([lucky]).scales["p"].best == "lucky"
+    assert Leaderboard([*SUITE, lucky]).scales["p"] == Leaderboard(SUITE).scales["p"]
+    assert Leaderboard([lucky]).scales["p"].best == "lucky"
 
 
 def test_uniform_play_is_never_the_zero():
-    results = Results([*frontier("p", "uniform", {5: 1, None: 1}), *frontier("p", "a", {5: 30, None: 20})])
+    results = Leaderboard([*frontier("p", "uniform", {5: 1, None: 1}), *frontier("p", "a", {5: 30, None: 20})])
     assert results.scales["p"].best == "a"
 
 
@@ -81,14 +81,14 @@ def test_the_area_of_shifted_values_is_shifted(values, shift):
 def test_scores_are_means_over_problems_with_their_interval():
     board = leaderboard(SUITE)
     row = next(row for row in board.rows if row.policy == "a")
-    values = [board.results.normalised(problem, "a", 5) for problem in ("p", "q")]
+    values = [board.normalised(problem, "a", 5) for problem in ("p", "q")]
     score = row.scores[5]
     assert score == mean(values)
-    assert row.area.value == pytest.approx(np.mean([board.results.area(problem, "a") for problem in ("p", "q")]))
+    assert row.area.value == pytest.approx(np.mean([board.area(problem, "a") for problem in ("p", "q")]))
 
 
 def test_schedules_of_a_model_share_its_sequential_runs():
-    results = Results([*SUITE, *frontier("p", "a@fixed", {5: 70, 20: 50})])
+    results = Leaderboard([*SUITE, *frontier("p", "a@fixed", {5: 70, 20: 50})])
     assert results.runs("p", "a@fixed", None) == results.runs("p", "a", None)
     assert results.runs("p", "a@fixed", 5) != results.runs("p", "a", 5)
 

@@ -16,7 +16,7 @@ from rarely.worlds import WORLD_SETS
 from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_records
 from rarely_lab.compare.policies import POLICIES, find_policy
-from rarely_lab.compare.records import Store
+from rarely_lab.compare.runs import Store
 from rarely_lab.compare.scores import BOARDS
 from rarely_lab.engine.record import pack
 

@@ -21,7 +21,7 @@ from rarely.extend.checks import check_choice
 from rarely.runs.files import check_folder
 from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.engine.cell import Executor
-from rarely_lab.engine.record import PACKED, copy_records, identity
+from rarely_lab.engine.record import PACKED, copy_records
 from rarely_lab.reproduce import catalogue
 from rarely_lab.reproduce.catalogue import Cell
 from rarely_lab.reproduce.config import PRESETS
@@ -131,8 +131,9 @@ def _unpack(source: Path, out: Path, asked: set[str]) -> None:
 
 def _say_missing(cells: Sequence[Cell], records: Sequence[Record], executor: Executor) -> None:
     """Print how many cells have no record that fits, by problem, reading and kind, and how long a process takes."""
-    fitting = {record.id: record.data["identity"] for record in records if record.fits}
-    missing = [cell for cell in cells if fitting.get(cell.id) != identity(cell.describe())]
+    asked = {cell.id: cell.describe() for cell in cells}
+    done = {record.id for record in records if record.id in asked and record.answers(asked[record.id])}
+    missing = [cell for cell in cells if cell.id not in done]
     work, lines = getattr(executor, "work", Cell.work), dict[str, dict[str, int]]()
     for cell in missing:
         kinds = lines.setdefault(f"{cell.problem.name}/{cell.reading}", {})

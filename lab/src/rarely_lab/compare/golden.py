@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from rarely.golden import FAMILIES as CORE
 from rarely.golden import Families, Family, Life, Trace, Watched, nudged
 from rarely.golden.policies import Line
 from rarely_lab.compare.package_rivals import BayesianContestant, BoostedTrees, RegressorContestant, VowpalContestant
-from rarely_lab.compare.policies import ADAPTERS, EXPLORATIONS, MODELS, PAIRS, POLICIES, card_of
+from rarely_lab.compare.policies import EXPLORATIONS, PAIRS, POLICIES, card_of
 from rarely_lab.compare.problems import Task, find_problem
 from rarely_lab.engine.play import LibraryContestant, play
 
@@ -55,7 +56,8 @@ def live(make: Callable[[Task], Any], problem: str, seed: int, nudge: float) -> 
     if watched is not None:
         contestant.policy = watched
     played = play(contestant, nudged(rounds, nudge), BATCHES, asked.delays(seed, ROUNDS))
-    said = [played.arms.tolist(), getattr(contestant, "said", [])]
+    # Of a package's stand-in, what it was told is an event as well.
+    said = [played.arms.tolist(), next((part.said for part in vars(contestant).values() if hasattr(part, "said")), [])]
     trace = Trace(said) if watched is None else watched.trace(rounds.means)
     trace.events.append(played.updates)
     trace.numbers["regret"] = float(played.regrets.sum())
@@ -92,15 +94,6 @@ class _Workspace:
         self.said.append(lines)
 
 
-class _Vowpal(VowpalContestant):
-    """The contestant with what it said to the package."""
-
-    def __init__(self, task: Task) -> None:
-        stand_in: Any = type("package", (), {"Workspace": _Workspace})
-        super().__init__(task, package=stand_in)
-        self.said = self._workspace.said
-
-
 class _Agent:
     """Stands for the agent of bayesianbandits: it pulls each arm in turn, and keeps what it learns."""
 
@@ -117,17 +110,12 @@ class _Agent:
         self.said.append([np.round(rows.sum(), 6), np.round(rewards.sum(), 6)])
 
 
-class _Bayesian(BayesianContestant):
-    """The contestant with what it said to the package."""
-
-    def __init__(self, task: Task) -> None:
-        parts = ("NormalRegressor", "FunctionArmFeaturizer", "ThompsonSampling")
-        stand_in: Any = type("package", (), dict.fromkeys(parts, staticmethod(lambda *_, **__: None)))
-        stand_in.LipschitzContextualAgent, stand_in.Arm = _Agent, staticmethod(lambda arm: arm)
-        super().__init__(task, package=stand_in)
-        self.said = self.agent.said
-
-
+_VOWPAL = SimpleNamespace(Workspace=_Workspace)
+_BAYESIAN = SimpleNamespace(
+    LipschitzContextualAgent=_Agent,
+    Arm=lambda arm: arm,
+    **dict.fromkeys(("NormalRegressor", "FunctionArmFeaturizer", "ThompsonSampling"), lambda *_, **__: None),
+)
 _LINES: dict[str, Any] = {
     f"line{suffix}": partial(RegressorContestant, regressor=("rarely.golden.policies", "Line", {}), settings=settings)
     for suffix, settings in EXPLORATIONS.items()
@@ -141,8 +129,8 @@ FAMILIES = Families(
     *(Family(f"compare/{name}", partial(_model, name), CORE[core]) for name, core in OF_MODEL.items()),
     Family("compare/regressors", partial(lives, **_LINES), CORE["ensemble"], needs="sklearn"),
     Family("compare/trees", partial(lives, **_TREES)),
-    Family("compare/vowpal", partial(lives, vowpal=_Vowpal)),
-    Family("compare/bayesianbandits", partial(lives, bayesian=_Bayesian)),
+    Family("compare/vowpal", partial(lives, vowpal=partial(VowpalContestant, package=_VOWPAL))),
+    Family("compare/bayesianbandits", partial(lives, bayesian=partial(BayesianContestant, package=_BAYESIAN))),
     *(
         Family(f"compare/{name}", partial(lives, name))
         for name in ("uniform", "elimination-design", "neuralts-zeroweight")
@@ -162,6 +150,5 @@ def family_of(policy: str) -> str | None:
     ('compare/default', 'compare/linucb', None)
     """
     model = policy.partition("@")[0]
-    if model not in MODELS and model not in ADAPTERS and model not in PAIRS and model != "uniform":
-        return None
-    return f"compare/{'linucb' if model in PAIRS else card_of(model).get('family', model)}"
+    family = f"compare/{'linucb' if model in PAIRS else card_of(model).get('family', model)}"
+    return family if model in POLICIES and family in FAMILIES else None

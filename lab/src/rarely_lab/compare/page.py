@@ -23,8 +23,8 @@ from rarely.pages.svg import INK, PALETTE, inline
 from rarely.runs.files import write_file
 from rarely.runs.statistics import IntervalEstimate
 from rarely_lab.compare.policies import card_of
-from rarely_lab.compare.records import Record, read_records
-from rarely_lab.compare.scores import HINDSIGHT, Leaderboard, Results, leaderboard, tuned_on
+from rarely_lab.compare.runs import Record, read_records
+from rarely_lab.compare.scores import HINDSIGHT, Leaderboard, leaderboard, tuned_on
 from rarely_lab.engine.record import NothingOnRecord, Refusal, describe_records, outdated
 
 LINE_COLOURS = (*PALETTE.values(), INK)
@@ -60,7 +60,7 @@ def write_leaderboard(out: Path, markdown_path: Path | None = None) -> Written:
     stored = read_records(out)
     board = leaderboard(stored.records)
     if not board.rows:
-        raise NothingOnRecord(_why_nothing(board.results, out))
+        raise NothingOnRecord(_why_nothing(board, out))
     warnings = [*outdated(stored.records), *stored.warnings(out, "page")]
     write_file(out / "leaderboard.html", render_page(stored.records, board, warnings))
     if markdown_path is not None:
@@ -68,18 +68,18 @@ def write_leaderboard(out: Path, markdown_path: Path | None = None) -> Written:
     return Written(out / "leaderboard.html", board, stored.refused)
 
 
-def _why_nothing(results: Results, out: Path) -> str:
-    if not results.problems:
+def _why_nothing(board: Leaderboard, out: Path) -> str:
+    if not board.problems:
         return f"{out / 'records'} holds no records to compare; rarely compare --out {out} makes some."
-    if not results.finite():
+    if not board.finite():
         return f"{out / 'records'} holds only runs with B = T; play finite budgets too, such as --budgets 5,20,T."
-    if not results.scaled:
+    if not board.scaled:
         return (
             "only uniform play is on record, or nothing that beats it, so regrets cannot be put on a scale. Play more "
             "rounds, or a policy that learns beside yours, such as --policy linucb."
         )
     return (
-        f"no policy was played with every budget on record ({', '.join(map(str, results.finite()))}) on any problem; "
+        f"no policy was played with every budget on record ({', '.join(map(str, board.finite()))}) on any problem; "
         "the same command plays what is missing."
     )
 
@@ -91,7 +91,7 @@ def render_page(records: Sequence[Record], board: Leaderboard, warnings: Sequenc
         "rarely_lab.compare",
         "leaderboard.html",
         legend=inline(drawn(draw_legend, learning), "Legend"),
-        frontiers=[(inline(drawn(draw_frontier, board, one), one), one) for one in board.results.problems],
+        frontiers=[(inline(drawn(draw_frontier, board, one), one), one) for one in board.problems],
         **_shown(records, board, warnings),
     )
 
@@ -109,7 +109,7 @@ def _shown(records: Sequence[Record], board: Leaderboard, warnings: Sequence[str
         "warnings": warnings,
         "ranking": ranking(board, {record.policy: made_by for record in first if (made_by := record.made_by)}),
         "scales": scales(board),
-        "each": {problem: of_problem(board, problem) for problem in board.results.problems},
+        "each": {problem: of_problem(board, problem) for problem in board.problems},
         "cards": {row.policy: card for row in board.rows if (card := card_of(row.policy))},
         "provenance": describe_records(records, "one policy on one run with one budget each"),
     }
@@ -141,7 +141,7 @@ def _signed(value: float, digits: int) -> str:
 
 def ranking(board: Leaderboard, made_by: Mapping[str, str] = MappingProxyType({})) -> Grid:
     """Return the leaderboard; `made_by` names the release of policies whose numbers are no longer those on record."""
-    budgets = board.results.budgets()
+    budgets = board.budgets()
     untuned = ["untuned"] if any(row.untuned is not None for row in board.rows) else []
     head = [
         "policy",
@@ -166,32 +166,30 @@ def ranking(board: Leaderboard, made_by: Mapping[str, str] = MappingProxyType({}
 
 def of_problem(board: Leaderboard, problem: str) -> Grid:
     """Return the mean regret of every policy on one problem, with intervals over seeds."""
-    results, body = board.results, []
-    budgets = results.budgets(problem)
+    body, budgets = [], board.budgets(problem)
     for row in board.rows:
-        if any(results.runs(problem, row.policy, batches) for batches in budgets):
-            body.append([row.policy, *(_regret(results, problem, row.policy, batches) for batches in budgets)])
+        if any(board.runs(problem, row.policy, batches) for batches in budgets):
+            body.append([row.policy, *(_regret(board, problem, row.policy, batches) for batches in budgets)])
     return Grid(["policy", *map(budget, budgets)], body, 1)
 
 
-def _regret(results: Results, problem: str, policy: str, batches: int | None) -> str:
+def _regret(board: Leaderboard, problem: str, policy: str, batches: int | None) -> str:
     """Return the mean regret with its interval, cut at 0: no regret is below, whatever Student's interval says."""
-    if not results.runs(problem, policy, batches):
+    if not board.runs(problem, policy, batches):
         return NONE
-    estimate = results.regret(problem, policy, batches)
+    estimate = board.regret(problem, policy, batches)
     return interval(replace(estimate, low=max(0.0, estimate.low)) if math.isfinite(estimate.low) else estimate, 1)
 
 
 def scales(board: Leaderboard) -> Grid:
     """Return what is 0 and 1 on each problem."""
-    results = board.results
     body = []
-    for problem in results.problems:
-        scale = results.scales[problem]
+    for problem in board.problems:
+        scale = board.scales[problem]
         who = scale.best if scale.on_record else f"{scale.best}, {budget(scale.batches)}"
-        tuned = {True: "yes", False: "no", None: NONE}[tuned_on(problem, results.family[problem])]
+        tuned = {True: "yes", False: "no", None: NONE}[tuned_on(problem, board.family[problem])]
         numbers = [f"{scale.zero:.1f}", who, f"{scale.one:.1f}", tuned]
-        body.append([problem, str(results.rounds[problem]), results.seeds(problem), *numbers])
+        body.append([problem, str(board.rounds[problem]), board.seeds(problem), *numbers])
     head = ["problem", "T", "seeds", "regret that is 0", "of", "regret that is 1", "a default was tuned on it"]
     return Grid(head, body, 1)
 
@@ -207,16 +205,15 @@ def draw_legend(policies: Sequence[str]) -> Figure:
 
 def draw_frontier(board: Leaderboard, problem: str) -> Figure:
     """Draw regret against the budget for every policy, on logarithmic axes, with what is 0 and what is 1."""
-    results, last = board.results, board.results.rounds[problem]
+    last, budgets, scale = board.rounds[problem], board.budgets(problem), board.scales[problem]
     figure = Figure(figsize=PANEL)
     figure.set_layout_engine("none")  # a constrained layout would take twice as long
     axes = figure.add_axes((0.14, 0.15, 0.84, 0.75))
-    budgets, scale = results.budgets(problem), results.scales[problem]
     rows = [row for row in board.rows if row.policy != "uniform"]
     shown = [scale.zero, scale.one]
     for place, row in enumerate(rows):
-        played = [b for b in budgets if results.runs(problem, row.policy, b)]
-        estimates = [results.regret(problem, row.policy, b) for b in played]
+        played = [b for b in budgets if board.runs(problem, row.policy, b)]
+        estimates = [board.regret(problem, row.policy, b) for b in played]
         means = np.array([one.value for one in estimates])
         ends = np.abs(np.array([(one.low, one.high) for one in estimates]).reshape(-1, 2).T - means)
         at = [(b or last) * DODGE ** (place - (len(rows) - 1) / 2) for b in played]

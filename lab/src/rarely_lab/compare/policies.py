@@ -127,27 +127,6 @@ def card_of(policy: str) -> dict[str, Any]:
     return RIVALS.get(policy.removesuffix("-bootstrap"), {})
 
 
-def _rivals(name: str, card: dict[str, Any]) -> Iterator[tuple[str, Callable[[Task], Contestant]]]:
-    """Yield a policy of others by its name; around a regressor both of them."""
-    module, _, kind = card["made"].partition(":")
-    given = card.get("with", {})
-    make = partial(getattr(import_module(f"rarely_lab.compare.{module}"), kind), **given)
-    if "regressor" not in given:
-        yield name, make
-        return
-    for suffix, settings in EXPLORATIONS.items():
-        yield name + suffix, partial(make, settings=settings)
-
-
-ADAPTERS: dict[str, tuple[Callable[[Task], Contestant], str]] = {
-    each: (make, card.get("needs", ""))
-    for name, card in RIVALS.items()
-    if "made" in card
-    for each, make in _rivals(name, card)
-}
-"""How each policy of others is made, and the package that it needs, if any."""
-
-
 @dataclass(frozen=True)
 class Entry:
     """A policy that can be made for any task."""
@@ -162,6 +141,18 @@ class Entry:
     """What must be installed."""
 
 
+def _rivals() -> Iterator[Entry]:
+    """Yield every policy of others; around a regressor there are two."""
+    for name, card in RIVALS.items():
+        if "made" in card:
+            module, _, kind = card["made"].partition(":")
+            make = partial(getattr(import_module(f"rarely_lab.compare.{module}"), kind), **card.get("with", {}))
+            made = {name: make}
+            if "regressor" in make.keywords:
+                made = {name + suffix: partial(make, settings=settings) for suffix, settings in EXPLORATIONS.items()}
+            yield from (Entry(each, one, each, package=card.get("needs", "")) for each, one in made.items())
+
+
 POLICIES: dict[str, Entry] = {
     entry.name: entry
     for entry in (
@@ -172,7 +163,7 @@ POLICIES: dict[str, Entry] = {
             for on in SCHEDULES
         ),
         *(Entry(name, partial(_under, name, "paced"), name) for name in PAIRS),
-        *(Entry(name, make, name, package=package) for name, (make, package) in ADAPTERS.items()),
+        *_rivals(),
     )
 }
 """Every policy that comes with the package, by name."""
@@ -194,9 +185,10 @@ def find_policy(asked: str) -> Entry:
         return entry
     source = asked.rpartition("=")[2]
     if ":" not in source:
+        plain = [name for name in POLICIES if "@" not in name and name not in PAIRS]
         raise InvalidInput(
-            f"no policy is called {asked!r}; there are {', '.join([*MODELS, 'uniform', *ADAPTERS])}, each "
-            f"model also with @{', @'.join(SCHEDULES[1:])}, and your own as module:factory."
+            f"no policy is called {asked!r}; there are {', '.join(plain)}, each model also with "
+            f"@{', @'.join(SCHEDULES[1:])}, and your own as module:factory."
         )
     return _own(policy_name(asked), source)
 

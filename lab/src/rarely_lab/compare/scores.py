@@ -31,7 +31,7 @@ import numpy as np
 from rarely.runs.statistics import IntervalEstimate, mean
 from rarely_lab.compare.policies import PAIRS
 from rarely_lab.compare.problems import FAMILIES
-from rarely_lab.compare.records import Record
+from rarely_lab.compare.runs import Record
 
 ROOM = 0.1
 HINDSIGHT = "linucb-hindsight"
@@ -91,8 +91,15 @@ class Row:
     """Problems on which it was played with every budget, variants included."""
 
 
-class Results:
-    """Records by problem, policy and budget."""
+class Leaderboard:
+    """Records by problem, policy and budget, their scores, and the policies in order.
+
+    Examples
+    --------
+    >>> board = Leaderboard([])
+    >>> board.rows, board.unscaled
+    ([], [])
+    """
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._runs: dict[tuple[str, str, int | None], Runs] = {}
@@ -139,6 +146,7 @@ class Results:
         return sorted(played, key=lambda batches: batches or math.inf)
 
     def finite(self, problem: str | None = None) -> list[int]:
+        """Return the budgets on record but T."""
         return [batches for batches in self.budgets(problem) if batches is not None]
 
     def regrets(self, problem: str, policy: str, batches: int | None) -> dict[int, float]:
@@ -146,6 +154,7 @@ class Results:
         return self._regrets.get((problem, _schedule_free(policy, batches), batches), {})
 
     def regret(self, problem: str, policy: str, batches: int | None) -> IntervalEstimate:
+        """Return the mean regret over runs."""
         return mean([*self.regrets(problem, policy, batches).values()])
 
     @cached_property
@@ -206,6 +215,52 @@ class Results:
         whole = [value for value in values if value is not None]
         return area_under(budgets, whole) if budgets and len(whole) == len(budgets) else None
 
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The policies, the best first; those that were not played everywhere are last."""
+        rows = [row for policy in self.policies if (row := self._row(policy)) is not None]
+        return sorted(rows, key=lambda row: (-row.problems, row.area.value))
+
+    @property
+    def ranked(self) -> bool:
+        """Whether there is more than one run of a policy: a single one ranks nobody."""
+        return self.seeds() not in ("0", "1")
+
+    @property
+    def unscaled(self) -> list[str]:
+        """Problems that are shown but not averaged: no policy beats uniform play there by a tenth."""
+        return [problem for problem in self.problems if problem not in self.scaled]
+
+    def _row(self, policy: str) -> Row | None:
+        areas = {problem: area for problem in self.scaled if (area := self.area(problem, policy)) is not None}
+        if not areas:
+            return None
+        untuned = {name: area for name, area in areas.items() if tuned_on(name, self.family[name]) is False}
+        scores = {}
+        for batches in self.budgets():
+            each = {problem: self.normalised(problem, policy, batches) for problem in areas}
+            if score := over_bases({problem: value for problem, value in each.items() if value is not None}):
+                scores[batches] = score
+        played = (self.runs(problem, policy, batches) for problem in areas for batches in self.finite(problem))
+        finite = [record for runs in played for record in runs.values()]
+        there = [record for record in finite if record.machine == self.machine] or finite
+        seconds = float(np.mean([1000 * record.seconds / record.rounds for record in there]))
+        whole = cast(IntervalEstimate, over_bases(areas))
+        return Row(policy, whole, over_bases(untuned), scores, *self._counts(policy, areas), seconds, len(areas))
+
+    def _counts(self, policy: str, problems: Iterable[str]) -> tuple[int, int, int]:
+        """Return how often a policy has won, tied and lost."""
+        wins = ties = losses = 0
+        every = ((problem, batches) for problem in problems for batches in self.finite(problem))
+        for (problem, batches), other in product(every, self.policies):
+            own, theirs = (self.regrets(problem, name, batches) for name in (policy, other))
+            gaps = [own[seed] - theirs[seed] for seed in sorted(own.keys() & theirs.keys())]
+            if other != policy and gaps:
+                gap = mean(gaps)
+                wins, losses = wins + (gap.high < 0), losses + (gap.low > 0)
+                ties += gap.low <= 0 <= gap.high
+        return wins, ties, losses
+
 
 def _schedule_free(policy: str, batches: int | None) -> str:
     return policy.partition("@")[0] if batches is None else policy
@@ -222,31 +277,6 @@ def area_under(budgets: Sequence[int], values: Sequence[float]) -> float:
     logs = np.log(np.array(budgets, np.float64))
     heights = np.array(values, np.float64)
     return float(((heights[1:] + heights[:-1]) / 2 * np.diff(logs)).sum() / (logs[-1] - logs[0]))
-
-
-@dataclass(frozen=True)
-class Leaderboard:
-    """All rows, the best first; policies that were not played everywhere are last.
-
-    Examples
-    --------
-    >>> board = leaderboard([])
-    >>> board.rows, board.unscaled
-    ([], [])
-    """
-
-    rows: list[Row]
-    results: Results
-
-    @property
-    def ranked(self) -> bool:
-        """Whether there is more than one run of a policy: a single one ranks nobody."""
-        return self.results.seeds() not in ("0", "1")
-
-    @property
-    def unscaled(self) -> list[str]:
-        """Problems that are shown but not averaged: no policy beats uniform play there by a tenth."""
-        return [problem for problem in self.results.problems if problem not in self.results.scaled]
 
 
 def leaderboard(records: Iterable[Record]) -> Leaderboard:
@@ -266,9 +296,7 @@ def leaderboard(records: Iterable[Record]) -> Leaderboard:
     >>> [row.policy for row in leaderboard(read_records(folder).records).rows]
     ['linucb', 'uniform']
     """
-    results = Results(records)
-    rows = [row for policy in results.policies if (row := _row(results, policy)) is not None]
-    return Leaderboard(sorted(rows, key=lambda row: (-row.problems, row.area.value)), results)
+    return Leaderboard(records)
 
 
 def tuned_on(problem: str, family: str) -> bool | None:
@@ -289,36 +317,3 @@ def over_bases(values: dict[str, float]) -> IntervalEstimate | None:
     for problem, value in values.items():
         bases.setdefault(problem.partition("+")[0], []).append(value)
     return mean([float(np.mean(own)) for own in bases.values()]) if bases else None
-
-
-def _row(results: Results, policy: str) -> Row | None:
-    areas = {problem: area for problem in results.scaled if (area := results.area(problem, policy)) is not None}
-    if not areas:
-        return None
-    problems = list(areas)
-    untuned = {name: area for name, area in areas.items() if tuned_on(name, results.family[name]) is False}
-    scores = {}
-    for batches in results.budgets():
-        each = {problem: results.normalised(problem, policy, batches) for problem in problems}
-        if score := over_bases({problem: value for problem, value in each.items() if value is not None}):
-            scores[batches] = score
-    wins, ties, losses = _counts(results, policy, problems)
-    played = (results.runs(problem, policy, batches) for problem in problems for batches in results.finite(problem))
-    finite = [record for runs in played for record in runs.values()]
-    there = [record for record in finite if record.machine == results.machine] or finite
-    seconds = float(np.mean([1000 * record.seconds / record.rounds for record in there]))
-    whole, half = cast(IntervalEstimate, over_bases(areas)), over_bases(untuned)
-    return Row(policy, whole, half, scores, wins, ties, losses, seconds, len(problems))
-
-
-def _counts(results: Results, policy: str, problems: Sequence[str]) -> tuple[int, int, int]:
-    wins = ties = losses = 0
-    every = ((problem, batches) for problem in problems for batches in results.finite(problem))
-    for (problem, batches), other in product(every, results.policies):
-        own, theirs = (results.regrets(problem, name, batches) for name in (policy, other))
-        gaps = [own[seed] - theirs[seed] for seed in sorted(own.keys() & theirs.keys())]
-        if other != policy and gaps:
-            gap = mean(gaps)
-            wins, losses = wins + (gap.high < 0), losses + (gap.low > 0)
-            ties += gap.low <= 0 <= gap.high
-    return wins, ties, losses

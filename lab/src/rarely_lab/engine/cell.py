@@ -196,7 +196,7 @@ def run_cells(
         todo, refused = store.missing(cells, replace=replace)
         started(todo, refused)
         for result in executor(todo) if todo else ():
-            if result.record is not None and result.record.code != result.record.fingerprint(result.record.asked):
+            if result.record is not None and not result.record.fits:
                 # A machine of a cluster may have another version installed.
                 reason = "it was played by another version of the code; install the same everywhere"
                 result = Result(result.id, None, reason)

@@ -25,6 +25,7 @@ from rarely.errors import RarelyError
 from rarely.extend import Array, IntArray
 from rarely.extend.checks import OutlierWarning, RejectedWarning, ScheduleWarning
 from rarely.extend.provisional import ROUNDED, TIE, state_of
+from rarely.runs.machine import describe
 from rarely.worlds import Rounds
 
 NEARLY = 1e-5
@@ -167,6 +168,12 @@ class Played:
     def regrets(self) -> Array:
         """Pseudo-regret of every round, (T,)."""
         return self.rounds.regrets(self.arms)
+
+    def shared(self) -> dict[str, Any]:
+        """Return what records of all kinds say of a run, as JSON."""
+        means, near = self.rounds.means, self.near_ties
+        uniform = float((means.max(axis=1) - means.mean(axis=1)).sum())
+        return {"uniform": uniform, "environment": describe()} | ({} if near is None else {"near_ties": near})
 
 
 def play(

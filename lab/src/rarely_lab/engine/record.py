@@ -96,12 +96,9 @@ class Stored(Generic[Value]):
 class Record:
     """What is known of a finished cell."""
 
-    kind: ClassVar[str]
-    """The name of its kind, on file."""
-    golden: ClassVar[Families | None] = None
-    """Its golden families; None where the version of the package stands for its numbers."""
-    advice: ClassVar[str] = "Run the same command again to play its cell anew, or remove the file"
-    """What to do about a file that is refused."""
+    kind: ClassVar[str]  # its name, on file
+    golden: ClassVar[Families]  # where there is a `golden_family`
+    advice: ClassVar[str] = "Run the same command again to play its cell anew, or remove the file"  # if it is refused
 
     data: dict[str, Any]
 
@@ -133,26 +130,35 @@ class Record:
 
     @classmethod
     def golden_family(cls, asked: dict[str, Any]) -> str | None:
-        """Return the name of the golden family of what was asked for; None if it has none."""
+        """Return the name of the golden family of what was asked for; None if the version stands for the numbers."""
         return None
 
     @classmethod
     def fingerprint(cls, asked: dict[str, Any]) -> str:
         """Return the numerics of this code for what is asked: a golden digest, or else the package's version."""
         name = cls.golden_family(asked)
-        return f"rarely {__version__}" if cls.golden is None or name is None else cls.golden[name].golden.digest
+        return cls.golden[name].golden.digest if name else f"rarely {__version__}"
 
     @property
     def numerics(self) -> str:
         """The golden digest that its code stands for: records with the same one belong together."""
         name = self.golden_family(self.asked)
-        return self.code if self.golden is None or name is None else self.golden.numerics(name, self.code)
+        return self.golden.numerics(name, self.code) if name else self.code
+
+    @property
+    def fits(self) -> bool:
+        """Whether this code would give its numbers again."""
+        return self.numerics == self.fingerprint(self.asked)
+
+    def answers(self, asked: dict[str, Any]) -> bool:
+        """Return whether it is what playing a cell with this description would give."""
+        return self.data["identity"] == identity(asked) and self.fits
 
     @property
     def made_by(self) -> str:
         """The release that made it, if this code gives other numbers than that one; "" elsewhere."""
         name = self.golden_family(self.asked)
-        return "" if self.golden is None or name is None else self.golden.made_by(name, self.code)
+        return self.golden.made_by(name, self.code) if name else ""
 
     @classmethod
     def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]]) -> None:
@@ -167,21 +173,14 @@ class Record:
         """Return its JSON as a file of many records keeps it: whole, unless a kind knows what it can leave out."""
         return self.data
 
-    id = Stored(str, "id")
-    """The cell's readable name."""
+    id = Stored(str, "id")  # the cell's readable name
     asked = Stored(dict[str, Any], "asked")
-    """What was asked for."""
     code = Stored(str, "code")
     """The golden digest of the code that made it; of records of 0.3 a hash of source files, now in `environment`."""
-
-
-class PolicyRecord(Record):
-    """The record of a policy's run of T rounds in a world, with its total pseudo-regret and its machine."""
-
     problem = Stored(str, "asked", "problem", "name")
     seed = Stored(int, "asked", "seed")
     rounds = Stored(int, "asked", "rounds")
-    regret = Stored(float, "regret")
+    regret = Stored(float, "regret")  # the total pseudo-regret of its run
     machine = Stored(str, "environment", "machine")
 
     @property
@@ -190,7 +189,7 @@ class PolicyRecord(Record):
         return float(self.data["seconds"]["selecting"] + self.data["seconds"]["training"])
 
 
-def describe_records(records: Sequence[PolicyRecord], each: str) -> str:
+def describe_records(records: Sequence[Record], each: str) -> str:
     """Say how much was played, where and by which versions; `each` says what a record is."""
     machines = Counter(record.machine for record in records)
     environments = (record.data["environment"] for record in records)
@@ -271,7 +270,10 @@ class Store(Generic[AnyRecord]):
         stored = Found[AnyRecord]([], folders)
         for path in paths:
             try:
-                stored.records.append(self._read(path))
+                record = self.record_type.read(read_json(path))
+                if path != self.path(record.id):
+                    raise Malformed(f"it is the record of {record.id}, which belongs at {self.path(record.id)}")
+                stored.records.append(record)
             except Malformed as error:
                 stored.refused.append(Refusal(path, str(error), self.record_type.advice))
         return stored
@@ -284,20 +286,15 @@ class Store(Generic[AnyRecord]):
         missing; those of other cells are never touched.
         """
         asked = {cell.id: (cell, cell.describe()) for cell in cells}
-        stored, code_of = self.find(), self.record_type.fingerprint
-        fitting, misfits = list[AnyRecord](), list[AnyRecord]()
+        stored, fitting, misfits = self.find(), list[AnyRecord](), list[AnyRecord]()
         for record in stored.records:
-            _, description = asked.get(record.id, (None, None))
-            same = description is None or (
-                record.data["identity"] == identity(description) and record.numerics == code_of(description)
-            )
+            same = record.id not in asked or record.answers(asked[record.id][1])
             (fitting if same else misfits).append(record)
         if misfits and not replace:
             first = misfits[0]
             raise MixedRecords(
                 f"{self.folder} holds {len(misfits)} records made by other code or with other settings; {first.id}: "
-                f"{_difference(first, asked[first.id][1])}. Use another --out, or --replace to play them "
-                "again."
+                f"{_difference(first, asked[first.id][1])}. Use another --out, or --replace to play them again."
             )
         check_together(self.folder, self.record_type, fitting, [description for _, description in asked.values()])
         places = {self.path(name) for name in asked}
@@ -324,12 +321,6 @@ class Store(Generic[AnyRecord]):
                     advice = "Move the folder to where the link is, or remove the link"
                     refused.append(Refusal(path, "it is a link to a folder, which is not followed", advice))
         return sorted(paths), refused
-
-    def _read(self, path: Path) -> AnyRecord:
-        record = self.record_type.read(read_json(path))
-        if path != self.path(record.id):
-            raise Malformed(f"it is the record of {record.id}, which belongs at {self.path(record.id)}")
-        return record
 
 
 def check_together(

@@ -21,9 +21,10 @@ import numpy as np
 from rarely.errors import InvalidInput
 from rarely.extend import Array
 from rarely.runs.files import DIGEST, check_digest
-from rarely.runs.machine import describe, peak_memory
+from rarely.runs.machine import peak_memory
 from rarely_lab.engine.play import Played
-from rarely_lab.engine.record import FORMAT, MixedRecords, PolicyRecord, Stored, identity, read_packed
+from rarely_lab.engine.record import FORMAT, MixedRecords, Stored, identity, read_packed
+from rarely_lab.engine.record import Record as AnyRecord
 from rarely_lab.engine.record import Store as AnyStore
 from rarely_lab.reproduce.config import Configuration
 from rarely_lab.reproduce.golden import FAMILIES, family_of
@@ -36,7 +37,7 @@ ONE_OBJECT = "rarely records 1"
 SHORT = 16  # digits of a digest that are kept: enough to know a record again
 
 
-class Record(PolicyRecord):
+class Record(AnyRecord):
     """What is known of a finished cell."""
 
     kind: ClassVar[str] = "reproduction"
@@ -75,12 +76,9 @@ class Record(PolicyRecord):
                     f"(T = {questions[name][2]} and {asked['rounds']}). Keep them in folders of their own."
                 )
 
-    base = Stored(str, "asked", "problem", "base")
-    """The problem of the paper that it is or varies."""
-    reading = Stored(str, "asked", "reading")
-    """A preset, or for a linear configuration a view."""
-    form = Stored(str, "environment", "form")
-    """Which loops decided and trained."""
+    base = Stored(str, "asked", "problem", "base")  # the problem of the paper that it is or varies
+    reading = Stored(str, "asked", "reading")  # a preset, or for a linear configuration a view
+    form = Stored(str, "environment", "form")  # which loops decided and trained
 
     @property
     def engine(self) -> str:
@@ -140,11 +138,6 @@ class Record(PolicyRecord):
         return [cls(_expanded(kept, content)) for kept in content["records"]]
 
     @property
-    def fits(self) -> bool:
-        """Whether this code would give its numbers again."""
-        return self.numerics == self.fingerprint(self.asked)
-
-    @property
     def versions(self) -> int:
         """The number of versions that decided: one more than there were updates."""
         return len(self.updates) + 1
@@ -181,11 +174,9 @@ def content_of(
     """
     rounds, arms, regrets = played.rounds, played.arms, played.regrets
     selecting, training = played.selecting, played.training
-    near = {} if played.near_ties is None else {"near_ties": played.near_ties}
-    return near | {
+    return played.shared() | {
         "regret": float(regrets.sum()),
         "curve": np.round(np.cumsum(regrets), 4).tolist(),
-        "uniform": float((rounds.means.max(axis=1) - rounds.means.mean(axis=1)).sum()),
         "reward": float(rounds.paid(arms).sum()),
         "right": float(np.mean(arms == rounds.best)) if len(rounds) else 0.0,
         "updates": {
@@ -199,7 +190,6 @@ def content_of(
         "seconds": _few_digits(selecting=selecting.seconds, training=training.seconds),
         "wall": _few_digits(selecting=selecting.wall, training=training.wall, cell=wall),
         "peak_memory": peak_memory(),
-        "environment": describe(),
     }
 
 
