@@ -108,7 +108,7 @@ def eager_observe(self, *args, **named):
     LinUCB.observe(self, *args, **named)
     state = self._state
     learner = state.current.learner.learn(state.history).learner
-    self._state = replace(state, current=state.current.with_learner(learner))
+    self._state = replace(state, current=replace(state.current, learner=learner))
 
 
 def update_beyond_budget(self, **named):
@@ -130,7 +130,7 @@ def dropping(self, *, open_for=None):
     """Compaction that loses what a network or a sum still needs."""
     state = self._state
     learner = replace(state.current.learner, moment=0.9 * state.current.learner.moment)
-    self._state = replace(state, current=state.current.with_learner(learner))
+    self._state = replace(state, current=replace(state.current, learner=learner))
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rarely._core.growable_array import changed
 from rarely._core.policies.state import PolicyState
 from rarely._core.types import BoolArray
 
@@ -61,7 +62,7 @@ def compacted(state: PolicyState, *, limit: int | None = None, open_for: int | N
     if after is history:
         return Compacted(state, 0, 0, 0)
     learner = state.current.learner.without_rows(rows[gone])
-    state = replace(state, history=after, current=state.current.with_learner(learner))
+    state = replace(state, history=after, current=changed(state.current, learner=learner))
     lost = gone & ~spare
     counts = spare & gone, lost & ~open_, lost & open_
     return Compacted(state, *(int(np.count_nonzero(each)) for each in counts))

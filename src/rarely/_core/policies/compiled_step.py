@@ -68,32 +68,26 @@ class CompiledStep:
         self._task: Any = None
         self._room: dict[str, Any] = {}
         self._place: dict[str, int] = {}
-        self._ready: Version | None = None
-        """The version whose learner, rule and radius lie in the room."""
-        self._covariance: Any = None
-        """Z before the rounds that were played last."""
+        self._ready: Version | None = None  # the version whose learner, rule and radius lie in the room
+        self._covariance: Any = None  # Z before the rounds that were played last
         self._possible = False
         self._parameters = -1
         self._shape: tuple[int, ...] | None = None
-        self._tables: Any = None
-        """The contexts of the history into which C writes."""
-        self._factor: Any = None
-        """The factors of the running Z that lies in the room, and of the frozen one."""
-        self._frozen: Any = None
+        self._tables: Any = None  # the contexts of the history into which C writes
+        self._factor: Any = None  # the factors of the running Z that lies in the room
+        self._frozen: Any = None  # and of the frozen one
+        # What the last round left: if the state still has both, and its shape comes again, nothing is left to do.
         self._current: Version | None = None
-        """What the last round left: if the state still has both, and its shape comes again, nothing is left to do."""
         self._stats: ArmStats | None = None
         self._one: tuple[int, int] | None = None
         self._slate: Array | None = None
-        self._said: Any = None
-        """Gain, cost and what is spent of a ceiling, and the number that all costs are; None where they differ."""
-        self._same_cost: float | None = None
-        self._curve: Any = None
-        """C(p) that C knows, and whether known costs alone have a say in what is spent."""
-        self._charges = False
+        self._said: Any = None  # gain, cost and what is spent of a ceiling
+        self._same_cost: float | None = None  # the number that all costs are; None where they differ
+        self._curve: Any = None  # C(p) that C knows
+        self._charges = False  # whether known costs alone have a say in what is spent
         self._kernels: Any = None
+        # Whether a call has begun and not ended; the last line, because this may be interrupted as well.
         self._in_use = False
-        """Whether a call has begun and not ended; the last line, because this may be interrupted as well."""
 
     def fits(self, state: PolicyState, rounds: RoundContexts, factory: CovarianceFactory, slots: int = 1) -> bool:
         """Return whether these rounds, or slots, can be decided here; get ready for the version in use."""
@@ -172,12 +166,8 @@ class CompiledStep:
         current, stats, history = state.current, state.arm_stats, state.history
         if self._in_use or type(contexts) is not np.ndarray or not (current is self._current or self._renewed(state)):
             return None
-        if (
-            stats is not self._stats
-            or contexts.shape != self._one
-            or contexts.dtype is not FLOATS
-            or state.reader.arms != contexts.shape[0]
-        ):
+        again = stats is self._stats and contexts.shape == self._one
+        if not again or contexts.dtype is not FLOATS or state.reader.arms != contexts.shape[0]:
             return None
         task, place, self._covariance = self._task, state.random, current.covariance
         ledger, task.gains = state.ledger, None
@@ -275,13 +265,16 @@ class CompiledStep:
         state: PolicyState,
         rounds: RoundContexts,
         reader: ContextReader,
+        factory: CovarianceFactory,
         generator: np.random.Generator,
-        *,
         life: str,
+        *,
         until_due: bool = False,
         slots: int = 0,
     ) -> tuple[PolicyState, Decision] | None:
-        """Return what `select.decide` returns, or `plain_slate`; None where it should, and warn of lost digits."""
+        """Return what `select.decide` returns, or `slate_at_once`; None where these should, and warn of lost digits."""
+        if not self.fits(state, rounds, factory, slots or 1):
+            return None
         current, clock, stats, history = state.current, state.clock, state.arm_stats, state.history
         place = state.random
         total, (_, arms), version = slots or len(rounds), rounds.present.shape, clock.version
@@ -332,8 +325,10 @@ class CompiledStep:
         self._in_use = False
         return after, decision
 
-    def scores(self, state: PolicyState, rounds: RoundContexts) -> Array | None:
+    def scores(self, state: PolicyState, rounds: RoundContexts, factory: CovarianceFactory) -> Array | None:
         """Return mean, bonus and probability of every arm under the Z in use, (3, n, K); None as `decide` does."""
+        if not self.fits(state, rounds, factory):
+            return None
         parts, arms, stats = [], rounds.present.shape[1], state.arm_stats
         most = max(1, AT_ONCE // (arms * self._task.dim))
         self._task.advances = 0
@@ -411,11 +406,9 @@ class CompiledStep:
         shape = (count, arms, task.dim, slots * task.parameters)
         if self._shape == shape:
             return
-        tables = (("rows", (count, arms, task.dim)), ("scores", (6, count, arms)))
-        offered = [("present", (count, arms))]
+        tables = [("rows", (count, arms, task.dim)), ("scores", (6, count, arms)), ("present", (count, arms))]
         each = [(name, (count,)) for name in ("shares", "log_dets", "given", "held_out")]
-        work = 6 * arms + slots * (arms + 15) * (task.parameters + 5)
-        self._lay_out([*tables, *offered, *each, ("work", (work,))])
+        self._lay_out([*tables, *each, ("work", (6 * arms + slots * (arms + 15) * (task.parameters + 5),))])
         self._shape, task.rounds, task.arms = shape, count, arms
         scores, size = self._room["scores"], 8 * count * arms
         self._room["worth"], self._room["tables"] = scores[3:], (scores[:3], scores[:5], scores)
@@ -505,8 +498,8 @@ class KernelRoom:
         columns = dim * (form.roots[COLUMNS] > 0)
         task = self.task = struct("dual_task")(raw=raw, centred=dim + 1, learned=learned, columns=columns)
         self._widths = (raw, dim + 1, learned, columns, 2, 1, 3, 1, 1)
-        held: dict[str, Any] = {"center": units.center, "rates": units.rates, "sizes": units.sizes, "roots": form.roots}
-        held |= {"metric": form.metric, "coefficients": form.coefficients}
+        held: dict[str, Any] = {"roots": form.roots, "metric": form.metric, "coefficients": form.coefficients}
+        held |= {name: getattr(units, name) for name in ("center", "rates", "sizes")}
         some = {name: array for name, array in held.items() if array is not None and array.size}
         self._held = {name: np.ascontiguousarray(array, np.float64) for name, array in some.items()}
         for name, array in self._held.items():

@@ -1,7 +1,7 @@
 """Z in another form: bonuses keep their size, the schedule its place, and the change is on record and announced.
 
 Three occasions: a decision after which Z has outgrown its form (`adapted`), a scale of contexts that followed new ones
-(`rebuilt_for_scale`), and a caller who asks for another form (`change_covariance`).
+(`reformed` alone), and a caller who asks for another form (`change_covariance`).
 """
 
 from __future__ import annotations
@@ -13,31 +13,22 @@ import numpy as np
 
 from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes, parameters_of
 from rarely._core.errors import ApproximationWarning, HistoryDropped
+from rarely._core.growable_array import changed
 from rarely._core.policies.state import BatchClock, PolicyState, Version
 from rarely._core.types import Array
 
 
+def reformed(current: Version, covariance: Covariance, factory: CovarianceFactory, chosen: Array) -> Version:
+    """Return the version with another Z, under which bonuses of the contexts `chosen` last have the same size."""
+    factory.rescale_bonuses(covariance, current.covariance, lambda: (current.learner.features(chosen[-RECENT:]),) * 2)
+    return changed(current, covariance=covariance)
+
+
 def adapted(
-    current: Version, covariance: Covariance, clock: BatchClock, factory: CovarianceFactory, recent: Array
+    current: Version, covariance: Covariance, clock: BatchClock, factory: CovarianceFactory, chosen: Array
 ) -> tuple[Version, BatchClock]:
-    """Return the version and its clock with Z in another form; `recent` are contexts that were chosen lately."""
-    factory.rescale_bonuses(covariance, current.covariance, lambda: (current.learner.features(recent),) * 2)
-    return current.with_covariance(covariance), rebased(clock, current.covariance, covariance)
-
-
-def rebased(clock: BatchClock, before: Covariance, after: Covariance) -> BatchClock:
-    """Return the clock after a change of form: growth of log det is counted on the scale of the new form."""
-    if before.kind == after.kind or (before.exact and after.exact):
-        return clock
-    return clock.rebased(after.frozen_log_det - before.frozen_log_det)
-
-
-def rebuilt_for_scale(current: Version, factory: CovarianceFactory, arms: int, contexts: Array) -> Version:
-    """Return the version whose scale has changed, with Z rebuilt from all rounds so far."""
-    learner = current.learner
-    covariance = factory.build(learner.features, learner.widths, contexts, arms=arms)
-    factory.rescale_bonuses(covariance, current.covariance, lambda: (learner.features(contexts[-RECENT:]),) * 2)
-    return current.with_covariance(covariance)
+    """Return the version and its clock with Z in another form, as `reformed` does."""
+    return reformed(current, covariance, factory, chosen), clock.rebased(current.covariance, covariance)
 
 
 def record_form_change(before: PolicyState, after: PolicyState, factory: CovarianceFactory, round: int) -> PolicyState:
@@ -72,14 +63,12 @@ def change_covariance(
 
     With `same_form` only the limit of memory is another.
     """
-    before, learner = state.current.covariance, state.current.learner
+    before = state.current.covariance
     made, how = factory.converted(before, state.most_arms, same_form=same_form), "made from the matrix in use"
     if made is None:
         made = factory.adapted(_rebuilt(state, factory), state.most_arms)
         how = f"rebuilt from the history with the features of version {state.clock.version}"
-    recent = state.history.contexts[-RECENT:]
-    factory.rescale_bonuses(made, before, lambda: (learner.features(recent),) * 2)
-    current, clock = state.current.with_covariance(made), rebased(state.clock, before, made)
+    current, clock = adapted(state.current, made, state.clock, factory, state.history.contexts)
     after = replace(state, current=current, clock=clock, lost=state.history.total - made.rounds)
     if same_form:
         detail = f"limits.memory is {in_bytes(factory.memory_limit)}; Z stays {made.kind}"

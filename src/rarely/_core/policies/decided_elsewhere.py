@@ -20,9 +20,10 @@ import numpy as np
 
 from rarely._core.choice.random_stream import RandomPlace
 from rarely._core.choice.rules import sample_arms
-from rarely._core.covariance import RECENT, Covariance
+from rarely._core.covariance import Covariance
 from rarely._core.covariance.factory import UNLIMITED
 from rarely._core.errors import InvalidInput
+from rarely._core.growable_array import changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.scaling import Moments
@@ -174,8 +175,7 @@ class LiveCopy:
     def _decide(self, rounds: RoundContexts, uniforms: Array, reader: ContextReader) -> LiveRound:
         state, given = state_of(self.policy), RandomPlace(None, uniforms)
         before = replace(state, history=self._history, arm_stats=ArmStats(), random=given)
-        how: dict[str, Any] = {"life": "", "until_due": False}
-        after, decision = decide(before, rounds, reader, self.policy._factory, self.policy._scratch, **how)
+        after, decision = decide(before, rounds, reader, self.policy._factory, self.policy._scratch, "")
         after = replace(after, random=state.random)
         part = rounds.part(0, lambda: 1)
         row = int(part.row_of(np.array([decision.arm]))[0])
@@ -281,7 +281,7 @@ class UpdateFromSums:
         self._state = replace(
             before,
             history=history,
-            current=before.current.with_learner(learner),
+            current=changed(before.current, learner=learner),
             arm_stats=self._stats,
             most_arms=self._arms,
             learned=history.arrived - len(rows),
@@ -312,7 +312,7 @@ class UpdateFromSums:
         """Let the policy go to its next version; `total` and `counted` are those of all new rounds, None without."""
         state, result, factory = self._state, self._result, self._factory
         sized = factory.sized(state.current.covariance, self._arms)
-        current, clock = adapted(state.current, sized, state.clock, factory, state.history.contexts[-RECENT:])
+        current, clock = adapted(state.current, sized, state.clock, factory, state.history.contexts)
         covariance = current.covariance if result.basis is None else self._rebuilt(result.basis)
         if total is not None:
             covariance = covariance.with_contributions(total, counted)
@@ -320,7 +320,7 @@ class UpdateFromSums:
         missing = state.history.total - state.history.arrived
         result = replace(result, cut=replace(result.cut, samples=samples, missing=missing))
         if result.basis is None:
-            current = current.with_covariance(covariance)
+            current = changed(current, covariance=covariance)
         else:
             result = replace(result, covariance=covariance)
         put_back(self._policy, replace(state, current=current, clock=clock))

@@ -59,7 +59,7 @@ from rarely._core.model.kernels import (
     Views,
 )
 from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
-from rarely._core.policies.gaussian_process import SPAN, Grams, System, slopes
+from rarely._core.policies.gaussian_process import SPAN, misfits, solved
 from rarely._core.policies.learner import (
     RIDGES,
     FitResult,
@@ -469,18 +469,24 @@ class _Fit:
     def _chosen(self, before: EvidenceLearner) -> tuple[Choice, str]:
         """Return what evidence chooses, and how likely it was."""
         wanted = [kernel for kernel in range(len(NAMES)) if kernel != LEARNED or self.views.z is not None]
-        target, trust = self.target, self._trust(before)
-        grams = Grams(self.views, wanted, self.divisors, self.judging_times)
+        target, trust, times = self.target, self._trust(before), self.judging_times
+        grams = self.views.grams(wanted) / self.divisors[wanted, None, None]
         charge = STARTING_CHARGE + CHARGE * 0.5 * self.mapped.shape[1] * math.log(len(target))
         tried: dict[tuple[int, ...], Array] = {}
         near, lowest = int(np.argmin(np.abs(np.log(RIDGES / before.choice.ridge)))), math.inf
+
+        def judge(weights: Array, memory: Memory, ridges: Array, *walk: Any) -> tuple[Array, Array]:
+            gram = np.tensordot(weights[wanted], grams, 1)
+            if memory:
+                gram *= memory(times, times)
+            return misfits(gram, trust, target, ridges, *walk)
 
         def misfit(point: tuple[int, ...]) -> float:
             nonlocal near, lowest
             if point not in tried:
                 extra = BENT * (point[LINEAR] + point[CONSTANT] < LEVELS) + charge * (point[LEARNED] > 0)
-                asked = np.array(point) / LEVELS, before.choice.memory, trust, target, RIDGES
-                tried[point] = grams.misfits(*asked, near, lowest - extra)[0] + extra
+                walk = near, lowest - extra
+                tried[point] = judge(np.array(point) / LEVELS, before.choice.memory, RIDGES, *walk)[0] + extra
                 if tried[point].min() < lowest:
                     near, lowest = int(np.argmin(tried[point])), float(tried[point].min())
             return float(tried[point].min())
@@ -496,9 +502,8 @@ class _Fit:
         table = np.where(table > lowest + SPAN, np.inf, table)
         share = np.exp(lowest - table).sum(axis=1)
         weights = with_exploration(share @ points / share.sum())
-        judge = partial(grams.misfits, weights, trust=trust, target=target)
-        memory, ridge = self._remembered(before, judge, likely_ridge(table))
-        variance = float(judge(memory, ridges=np.array([ridge]))[1][0])
+        memory, ridge = self._remembered(before, partial(judge, weights), likely_ridge(table))
+        variance = float(judge(weights, memory, np.array([ridge]))[1][0])
         said = f"log likelihood {-lowest:.1f} on {len(target)} rewards"
         if self.fresh.forgets or memory:  # else what is remembered was given
             said += f"; {memory}"
@@ -528,7 +533,7 @@ class _Fit:
         tried = []
         for memory in (Memory(), *map(Memory, DECAYS), *(Memory(change=row) for row in changes)):
             ridges = ridge * EARLIER if memory else np.array([ridge])  # what forgets nothing keeps its λ
-            lost = judge(memory, ridges=ridges)[0] + FORGETTING * bool(memory)
+            lost = judge(memory, ridges)[0] + FORGETTING * bool(memory)
             tried.append((float(lost.min()), memory, float(ridges[np.argmin(lost)])))
         return min(tried, key=lambda each: each[0])[1:]
 
@@ -542,9 +547,11 @@ class _Fit:
             if metric is None:  # the network's kernel stands for the learned one
                 scaled[NETWORK] += scaled[LEARNED]
                 scaled[LEARNED] = 0.0
-            among = Views.of(self.mapped, self.units, metric), self.units, metric, scaled, choice.memory
-            outer = slopes(*among, self.judging_times, self.target, choice.ridge + JITTER)
-            root = kernels.metric_root(outer, BLEND)
+            views = Views.of(self.mapped, self.units, metric)
+            points = views.features(scaled, self.judging_times, choice.memory)
+            coefficients, _ = solved(kernels.products(points, points), self.target, choice.ridge + JITTER)
+            gradients = views.gradients(views, coefficients, scaled, self.units, metric)
+            root = kernels.metric_root(gradients.T @ gradients, BLEND)
             if root is None or not np.isfinite(root).all():
                 break
             metric = root
@@ -553,12 +560,12 @@ class _Fit:
     def _solved(self, learner: EvidenceLearner) -> EvidenceLearner:
         """Return the version with the exact mean."""
         learner = replace(learner, contexts=self.contexts, times=self.times)
-        system = System(learner._points, learner.explored_ridge)
+        gram = kernels.products(learner._points, learner._points) * learner.explored_ridge
         ridge, trust = learner.choice.ridge + JITTER, self.data.trust
-        coefficients, residuals = system.solved(self.data.scaled, ridge / trust)
+        coefficients, residuals = solved(gram, self.data.scaled, ridge / trust)
         for _ in range(2 if self.data.heavy else 0):
             trust = self.data.trust * huber(np.abs(residuals))
-            coefficients, residuals = system.solved(self.data.scaled, ridge / trust)
+            coefficients, residuals = solved(gram, self.data.scaled, ridge / trust)
         return replace(learner, coefficients=coefficients * learner.explored_ridge)
 
     def _induced(self, learner: EvidenceLearner) -> EvidenceLearner:

@@ -1,24 +1,16 @@
-"""What takes time when evidence learns: likelihoods under sums of kernels, means, and the slopes of a mean.
+"""What takes time when evidence learns: means and likelihoods under a covariance of rewards.
 
-G    (c, n, n)  kernels among n rewards, each over its unit     w   (kernels,)  their weights
-F    (n, n)     the factor of time (`Memory`)                   λ   ridge
-
-likelihood    of (Σ_c w_c G_c)∘F + λ/trust          α = (K + noise)⁻¹ r          mean   Σ_i α_i k(x, x_i)
+K    (n, n)  gram    of n rewards, over its unit          λ   (ridges,)  noise, in units of the signal
+α    (n,)    coefficients  (K + noise)⁻¹ r of the mean Σ_i α_i k(x, x_i)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from rarely._core.covariance.cholesky import cholesky, lower_inverse
-from rarely._core.model import kernels
-from rarely._core.model.features import Factors
-from rarely._core.model.kernels import Memory, Units, Views
 from rarely._core.types import Array
 
 SPAN = 6.0  # nats behind the best beyond which a ridge counts for nothing
@@ -33,57 +25,14 @@ def solved(gram: Array, target: Array, noise: Array | float) -> tuple[Array, Arr
     return coefficients, coefficients / np.einsum("ij,ij->j", inverse, inverse)
 
 
-class Grams:
-    """The kernels among the rewards that judge."""
-
-    def __init__(self, views: Views, wanted: Sequence[int], divisors: Array, times: Array) -> None:
-        self.wanted, self.times = list(wanted), times
-        self.matrices = views.grams(self.wanted) / divisors[self.wanted, None, None]
-
-    def misfits(
-        self, weights: Array, memory: Memory, trust: Array, target: Array, ridges: Array, *walk: Any
-    ) -> tuple[Array, Array]:
-        """Return minus the log likelihood of rewards under each ridge, s² put in, and s², (ridges,) each; ridges that
-        a `walk` as `misfits` describes it leaves out may be infinitely bad."""
-        gram = np.tensordot(weights[self.wanted], self.matrices, 1)
-        if memory:
-            gram *= memory(self.times, self.times)
-        return misfits(gram, trust, target, ridges, *walk)
-
-
-class System:
-    """The equations for the coefficients of a mean at points, whose kernels are to be multiplied by `scale`."""
-
-    def __init__(self, points: Factors, scale: float) -> None:
-        self.points, self.scale = points, scale
-
-    @cached_property
-    def gram(self) -> Array:
-        return kernels.products(self.points, self.points) * self.scale
-
-    def solved(self, target: Array, noise: Array) -> tuple[Array, Array]:
-        """Return what `solved` does of these equations."""
-        return solved(self.gram, target, noise)
-
-
-def slopes(
-    views: Views, units: Units, metric: Array | None, weights: Array, memory: Memory, times: Array, target: Array,
-    noise: float,
-) -> Array:  # fmt: skip
-    """Return the sum over points of the outer products of the mean's gradients there, (d, d)."""
-    factors = views.features(weights, times, memory)
-    coefficients = solved(kernels.products(factors, factors), target, noise)[0]
-    gradients = views.gradients(views, coefficients, weights, units, metric)
-    return np.asarray(gradients.T @ gradients)
-
-
 def misfits(
     gram: Array, trust: Array, target: Array, ridges: Array, start: int | None = None, best: float = math.inf
 ) -> tuple[Array, Array]:
-    """Return what `Grams.misfits` does, of one matrix.
+    """Return minus the log likelihood of rewards under each ridge, s² put in, and s², (ridges,) each.
 
-    A walk from the ridge `start`, or the middle one, down to the least, and on to both sides up to the first that is
-    SPAN behind it, or behind what is known as the `best`; the ridges beyond are infinitely bad.
+    The covariance is s²(gram + λ/trust). A walk from the ridge `start`, or the middle one, down to the least, and on
+    to both sides up to the first that is SPAN behind it, or behind what is known as the `best`; the ridges beyond are
+    infinitely bad.
     """
     root, count = np.sqrt(trust), len(target)
     matrix = np.empty((count + 1, count + 1))

@@ -63,17 +63,19 @@ from rarely._core.policies.compaction import compacted
 from rarely._core.policies.compiled_step import CompiledStep, by_kernels
 from rarely._core.policies.covariance_change import change_covariance
 from rarely._core.policies.learner import Learner, ScoreOverride
-from rarely._core.policies.monitor import log_update, warn_overdue
+from rarely._core.policies.monitor import announce, log_update, warn_overdue
 from rarely._core.policies.options import Limits
 from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded
 from rarely._core.policies.select import Scores, decide, require_open, scores_of
 from rarely._core.policies.slates import check_slots, plain_slate, require_arms, slate_at_once, slot_rewards
 from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
 from rarely._core.policies.update import (
+    NO_REWARD,
     UpdateJob,
     UpdateResult,
     adopt,
     check_new,
+    compact,
     prepare,
     start_from_log,
     update,
@@ -87,12 +89,10 @@ from rarely._core.schedules import Budget, Schedule, schedule_from
 from rarely._core.types import Array, Arrays, Decision, forwarded
 
 Ties = Literal["lowest", "random"]
-_USUAL: dict[str, Any] = {"covariance": "exact", "ridge": 1.0, "beta": 0.0, "within_batch": "frozen"}
-_USUAL |= {"forgetting": None, "exploration": None}
-"""What holds where a policy has no such argument."""
+# What holds where a policy has no such argument.
+_USUAL: dict[str, Any] = {"covariance": "exact", "ridge": 1.0, "beta": 0.0}
+_USUAL |= {"within_batch": "frozen", "forgetting": None, "exploration": None}
 SHOWN_UPDATES = 8  # updates in the table that a notebook shows, the last ones
-
-
 _LEARNS = "observe(decision, reward) takes rewards, update() learns from them, and from_log(…) starts from a log."
 _DECIDES = (
     "select(contexts) decides a round, score(contexts) returns means and bonuses, probabilities(contexts) chances."
@@ -161,7 +161,7 @@ class Policy(ABC):
         check_choice("within_batch", within_batch, WithinBatch)
         clock = BatchClock(Budget.around(schedule), rescues=within_batch == "running")
         bounds: Any = limits.with_defaults()
-        self._limits, self._history_limit = bounds, bounds.history
+        self._limits = bounds
         horizon = clock.budget.horizon
         form, ridge, self._beta = use["covariance"], use["ridge"], use["beta"]
         self._factory = factory(form, ridge, limits.memory, horizon, bounds.operations, limits.arms)
@@ -250,11 +250,9 @@ class Policy(ABC):
 
     def _scores(self, contexts: Any, mask: Any, *, chances: bool, worth: Any = None) -> Array:
         """Return mean and bonus of every arm, and with `chances` its probability: (2 or 3, K) or (2 or 3, n, K)."""
+        state, rounds = self._state, self._read(contexts, mask, worth)
         # In room of its own, because other threads may ask at the same time.
-        state, step = self._state, None if self._step is None else CompiledStep()
-        rounds = self._read(contexts, mask, worth)
-        steps = step is not None and step.fits(state, rounds, self._factory)
-        scores = step.scores(state, rounds) if steps and step is not None else None
+        scores = None if self._step is None else CompiledStep().scores(state, rounds, self._factory)
         if scores is None:
             with np.errstate(all="ignore"):  # what is not finite is refused
                 scores = scores_of(state.current.fork(), rounds, chances=chances)
@@ -303,20 +301,13 @@ class Policy(ABC):
         1
         """
         with self._single_caller():
-            before, step = self._state, self._step
-            plain = mask is None and slots is None and user is None
-            if plain and step is not None and not until_due:
-                again = step.decide_again(before, self._packed(contexts), worth, self._scratch, self._life)
-                if again is not None:
-                    after, decision = again
-                    if after.clock.due:
-                        warn_overdue(before, after)
-                    self._state = after if after.ledger is None else repriced_in_time(after)
-                    return decision
-            after, decision = self._decide(contexts, mask, worth, user, slots=slots, until_due=until_due)
+            before, step, done = self._state, self._step, None
+            if step is not None and mask is None and slots is None and user is None and not until_due:
+                done = step.decide_again(before, self._packed(contexts), worth, self._scratch, self._life)
+            after, decision = done or self._decide(contexts, mask, worth, user, slots=slots, until_due=until_due)
             if after.clock.due and not until_due:
                 warn_overdue(before, after)
-            self._state = after
+            self._state = after if after.ledger is None else repriced_in_time(after)
         return decision
 
     def _read(self, contexts: Any, mask: Any, worth: Any) -> RoundContexts:
@@ -365,26 +356,20 @@ class Policy(ABC):
         until_due: bool = False,
     ) -> tuple[PolicyState, Decision]:
         """Return the state after some rounds, and their decision, by the compiled step where it fits."""
-        how: Any = {"life": self._life, "until_due": until_due}
-        if step is not None and step.fits(before, rounds, self._factory):
-            done = step.decide(before, rounds, reader, self._scratch, **how)
-            if done is not None:
-                return done
-        return decide(before, rounds, reader, self._factory, self._scratch, **how)
+        asked = before, rounds, reader, self._factory, self._scratch, self._life
+        done = None if step is None else step.decide(*asked, until_due=until_due)
+        return done or decide(*asked, until_due=until_due)
 
     def _slate_at_once(
         self, state: PolicyState, rounds: RoundContexts, slots: int
     ) -> tuple[PolicyState, Decision] | None:
         """Return the state after a slate, and its decision, unless its slots must be decided one by one."""
         require_arms(rounds, slots)
-        step = self._step
         if state.ledger is not None:
             return None
-        if step is not None and step.fits(state, rounds, self._factory, slots):
-            done = step.decide(state, rounds, state.reader, self._scratch, life=self._life, slots=slots)
-            if done is not None:
-                return done
-        return slate_at_once(state, rounds, self._factory, self._scratch, slots, self._life)
+        step, asked = self._step, (state, rounds, state.reader, self._factory, self._scratch, self._life)
+        done = None if step is None else step.decide(*asked, slots=slots)
+        return done or slate_at_once(*asked, slots)
 
     def _decide_one(self, state: PolicyState, rounds: RoundContexts, user: str | None) -> tuple[PolicyState, Decision]:
         """Return the state after a round alone, and its decision, within the ledger where there is one."""
@@ -522,15 +507,16 @@ class Policy(ABC):
         """
         check_flag("force", force)
         with self._single_caller():
-            state, beta, limit = self._state, self._beta, self._history_limit
-            done = update_at_once(state, beta, limit) if progress is None is seconds else None
-            if done is None:
-                how: dict[str, Any] = {"force": force, "limit": limit, "progress": progress, "seconds": seconds}
-                with np.errstate(all="ignore"):
-                    done = update(state, self._factory, beta, **how)
-            return self._updated(*done)
+            state, beta = self._state, self._beta
+            done = update_at_once(state, beta) if progress is None is seconds else None
+            with np.errstate(all="ignore"):
+                how: Any = {"force": force, "progress": progress, "seconds": seconds}
+                return self._updated(*(done or update(state, self._factory, beta, **how)))
 
     def _updated(self, after: PolicyState, record: UpdateRecord) -> UpdateRecord:
+        """Go to the state after an update, without the rounds that nobody needs now; log and announce it."""
+        announce(self._state, after, record, trained=record.reason not in NO_REWARD)
+        after, record = compact(self._state, after, record, self._limits.history)
         log_update(type(self).__name__, record)
         self._state = after if after.ledger is None else repriced(after, new=record.accepted)
         return record
@@ -576,8 +562,7 @@ class Policy(ABC):
         if not isinstance(result, UpdateResult):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
         with self._single_caller(), np.errstate(all="ignore"):
-            settings, limit = self.settings(), self._history_limit
-            return self._updated(*adopt(self._state, self._factory, self._beta, result, settings, limit))
+            return self._updated(*adopt(self._state, self._factory, self._beta, result, self.settings()))
 
     def extend_budget(self, versions: int, *, reason: str) -> None:
         """Allow more versions than were planned; `events` records the round and the reason.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rarely._core.choice.rules import ArmScores, ChoiceRule, MixedRule
-from rarely._core.growable_array import shallow
+from rarely._core.growable_array import changed, shallow
 from rarely._core.policies.compiled_step import CompiledStep
 from rarely._core.policies.monitor import OVERDUE, say_overdue
 from rarely._core.policies.policy import Policy
@@ -147,7 +147,7 @@ def forget(policy: Policy, rounds: Collection[int]) -> None:
     kept = history.erased(np.array(gone, np.int64), state.learned)
     if kept is not history:
         learner = state.current.learner.without_rows(np.array(gone, np.int64))
-        state = replace(state, history=kept, current=state.current.with_learner(learner))
+        state = replace(state, history=kept, current=changed(state.current, learner=learner))
     if state.ledger is not None:
         state = replace(state, ledger=state.ledger.without({*rounds}, history.rounds))
     policy._state = state

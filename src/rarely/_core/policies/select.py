@@ -27,20 +27,14 @@ from rarely._core.errors import InvalidContexts, InvalidInput, InvalidWorth, Upd
 from rarely._core.growable_array import all_finite, all_true, changed
 from rarely._core.inputs.contexts import ContextReader, Part, RoundContexts
 from rarely._core.inputs.worth import Worth
-from rarely._core.policies.covariance_change import adapted, rebuilt_for_scale, record_form_change
+from rarely._core.policies.covariance_change import adapted, record_form_change, reformed
 from rarely._core.policies.state import PolicyState, Version
 from rarely._core.types import Array, BoolArray, Decision, IntArray
 
 MEASURED_TOGETHER = 64
 """Candidates of sequential bonuses that are measured together, however few rounds there have been."""
-MEASURED_BLOCKS = 16
-"""Blocks of candidates whose solved features one measurement of a slate may keep."""
-
-
-MODEL, NO_MODEL = "model", "none"
-"""What scores are those of, where no `ScoreOverride` decides."""
-
-
+MEASURED_BLOCKS = 16  # blocks of candidates whose solved features one measurement of a slate may keep
+MODEL, NO_MODEL = "model", "none"  # what scores are those of, where no `ScoreOverride` decides
 LARGE_FEATURES = "contexts must be small enough for the features' squared norms to be finite."
 LARGE_WORTH = "gain and cost of a worth must be so small that scores are finite numbers."
 LARGE_VARIANCES = "contexts must be small enough for the features' variances to be finite."
@@ -67,21 +61,17 @@ class ScoredArms:
 
     means: Array
     bonuses: Array
-    variances: Array
-    """φᵀZ⁻¹φ, and ‖φ‖²/λ before any data."""
-    priors: Array
+    variances: Array  # φᵀZ⁻¹φ
+    priors: Array  # ‖φ‖²/λ, before any data
     rounding_scale: Array
     """What v was subtracted from, to which the rounding of bonuses is relative; v itself if it is not a difference."""
-    unit: float
-    """ω, and β·ω, by which √v is multiplied."""
-    per_deviation: float
+    unit: float  # ω
+    per_deviation: float  # β·ω, by which √v is multiplied
     reward_spread: float
     candidates: list[Candidates]
     block: int
-    source: str = MODEL
-    """What the scores are those of: `Decision.source`."""
-    worth: Worth | None = None
-    """What outcomes are worth, (n, K)."""
+    source: str = MODEL  # what the scores are those of: `Decision.source`
+    worth: Worth | None = None  # what outcomes are worth
 
     def probabilities(self, rule: ChoiceRule) -> Array:
         """Return the probability of every arm."""
@@ -193,24 +183,19 @@ def prepared(current: Version, part: Part) -> Version:
     """Return the version that decides the first round of a part; see `Learner.prepare_scale`."""
     if not current.learner.follows:
         return current
-    return current.with_learner(current.learner.prepare_scale(part.rows_until(1)))
+    return changed(current, learner=current.learner.prepare_scale(part.rows_until(1)))
 
 
 class Chosen(NamedTuple):
     """Some consecutive rounds as they were decided."""
 
-    scores: Array
-    """(3, n, K): mean, bonus and probability of every arm."""
+    scores: Array  # (3, n, K): mean, bonus and probability of every arm
     source: str
     arms: IntArray
-    rows: IntArray
-    """(n,): which of the part's rows were chosen."""
-    contexts: Array
-    """(n, d): those of the chosen arms."""
-    variances: Array
-    """(n, K), NaN for absent arms."""
-    held_out: BoolArray | None
-    """(n,): see `rules.held_out`."""
+    rows: IntArray  # (n,): which of the part's rows were chosen
+    contexts: Array  # (n, d): those of the chosen arms
+    variances: Array  # (n, K), NaN for absent arms
+    held_out: BoolArray | None  # (n,): see `rules.held_out`
 
     def first(self, keep: int) -> Chosen:
         """Return the first rounds alone."""
@@ -235,9 +220,9 @@ def decide(
     reader: ContextReader,
     factory: CovarianceFactory,
     generator: np.random.Generator,
-    *,
     life: str,
-    until_due: bool,
+    *,
+    until_due: bool = False,
 ) -> tuple[PolicyState, Decision]:
     """Return the state after these rounds, and their decision; `generator` is scratch."""
     done = 0
@@ -266,12 +251,10 @@ class OpenBatch:
         self.most_arms = max(state.most_arms, rounds.arms)
         self.clock, self.stats = state.clock, state.arm_stats
         self.done: list[Chosen] = []
-        self.round = self.changed = state.history.rounds
-        """Rounds decided so far, and when Z last changed its form."""
+        self.round = self.changed = state.history.rounds  # rounds decided so far, and when Z last changed its form
         self.current = state.current.fork()
         # With no more arms than in earlier rounds, the form of Z has been right since the last call.
         self.may_change = self._adapt() if self.most_arms > state.most_arms else self._next_change()
-        """The round after which Z may change its form again."""
         self.place, self.generator = state.random, generator
 
     def rounds_at_once(self) -> int:
@@ -351,22 +334,23 @@ class OpenBatch:
             covariance.rounds += keep  # without a model Z does not grow
         else:
             covariance.accept(proposal, keep)
-            self.current = current.with_learner(current.learner.observe_contexts(part.rows_until(keep), keep))
+            self.current = changed(current, learner=current.learner.observe_contexts(part.rows_until(keep), keep))
         return keep, end
 
     def _rebuild(self, part: Part, chosen: Chosen) -> int | None:
         """Rebuild Z after one round on a scale that follows contexts; return 0 if that round ends the batch."""
         contexts = np.concatenate([self.state.history.contexts, *(each.contexts for each in (*self.done, chosen))])
-        current = self.current.with_learner(self.current.learner.observe_contexts(part.rows, 1))
-        self.current = rebuilt_for_scale(current, self.factory, self.most_arms, contexts)
-        return self.clock.first_due(self.round, np.array([self.current.covariance.log_det]))
+        learner = self.current.learner.observe_contexts(part.rows, 1)
+        covariance = self.factory.build(learner.features, learner.widths, contexts, arms=self.most_arms)
+        self.current = reformed(changed(self.current, learner=learner), covariance, self.factory, contexts)
+        return self.clock.first_due(self.round, np.array([covariance.log_det]))
 
     def _adapt(self) -> int:
         """Let Z change its form, where its size asks for that; return the round after which it may do so again."""
         covariance = self.factory.adapted(self.current.covariance, self.most_arms)
         if covariance is not self.current.covariance:
             chosen = [self.state.history.contexts[-RECENT:], *(each.contexts for each in self.done)]
-            recent = np.concatenate(chosen)[-RECENT:]
+            recent = np.concatenate(chosen)
             self.current, self.clock = adapted(self.current, covariance, self.clock, self.factory, recent)
             self.changed = self.round
         return self._next_change()

@@ -18,7 +18,7 @@ import numpy as np
 from rarely._core.covariance import CovarianceFactory
 from rarely._core.errors import InvalidReward, InvalidSlate, check_whole, is_whole, shown
 from rarely._core.growable_array import changed
-from rarely._core.inputs.contexts import RoundContexts
+from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.policies.select import OpenBatch
 from rarely._core.policies.state import PolicyState
 from rarely._core.types import Decision
@@ -88,10 +88,11 @@ def slot_rewards(decision: Decision | None, rewards: Any, seen: Any) -> tuple[De
 def slate_at_once(
     state: PolicyState,
     rounds: RoundContexts,
+    reader: ContextReader,
     factory: CovarianceFactory,
     generator: np.random.Generator,
-    slots: int,
     life: str,
+    slots: int,
 ) -> tuple[PolicyState, Decision] | None:
     """Return what `plain_slate` returns, from as few measurements as digits allow; None where each slot needs one."""
     worth, above = rounds.worth and rounds.worth[np.zeros(slots, np.int64)], list[int]()
@@ -104,5 +105,5 @@ def slate_at_once(
             left = without(rounds, above) if above else rounds
             batch.play(left.part(0, lambda: 1), batch.slots_at_once(slots - len(above)))
             above += batch.done[-1].arms.tolist()
-        after, decision = batch.finished(state.reader, life)
+        after, decision = batch.finished(reader, life)
     return after, changed(decision, slate=np.full(slots, decision.rounds[0]))

@@ -66,14 +66,6 @@ class Version:
         """Return a copy whose running Z may grow; see `Covariance.fork`."""
         return changed(self, covariance=self.covariance.fork())
 
-    def with_covariance(self, covariance: Covariance) -> Version:
-        """Return the version with another form of Z."""
-        return self if covariance is self.covariance else changed(self, covariance=covariance)
-
-    def with_learner(self, learner: Learner) -> Version:
-        """Return the version with another learner."""
-        return self if learner is self.learner else changed(self, learner=learner)
-
 
 @dataclass
 class BatchClock:
@@ -85,10 +77,9 @@ class BatchClock:
     base_round: int = 0  # rounds decided before the batch
     base_log_det: float = 0.0  # log det Z − log det λI when the batch began
     rescues: bool = False  # whether a trigger whose log det saturates ends the first batch anyway
+    # The schedule of the batch under way, once it was asked for, and when that batch ends, where the schedule knows.
     _schedule: Schedule | None = field(default=None, repr=False, compare=False)
-    """That of the batch under way, once it was asked for."""
     _end: BatchEnd | None = field(default=None, repr=False, compare=False)
-    """When that batch ends, where its schedule has one."""
 
     @property
     def due(self) -> bool:
@@ -112,7 +103,6 @@ class BatchClock:
 
     @property
     def _batch(self) -> Schedule:
-        """The schedule of the batch under way."""
         if self._schedule is None:
             batch = self.budget.in_batch(self.version, self.base_round, self.base_log_det)
             self._schedule = batch.rescued() if self.rescues and not self.version else batch
@@ -163,9 +153,12 @@ class BatchClock:
         """Return the clock at the start of a batch of the given version."""
         return BatchClock(self.budget, version, 0, round, log_det, self.rescues)
 
-    def rebased(self, shift: float) -> BatchClock:
-        """Return the clock for another form of Z, whose log det at the batch's start is larger by `shift`."""
-        return replace(self, base_log_det=self.base_log_det + shift, _schedule=None, _end=None)
+    def rebased(self, before: Covariance, after: Covariance) -> BatchClock:
+        """Return the clock after Z took another form: growth of log det is counted on the scale of the new one."""
+        if before.kind == after.kind or (before.exact and after.exact):
+            return self
+        base = self.base_log_det + (after.frozen_log_det - before.frozen_log_det)
+        return replace(self, base_log_det=base, _schedule=None, _end=None)
 
     def replayed(self, round: int, log_det: float) -> BatchClock:
         """Return the clock of a batch that began at its base and has reached this round and log det."""

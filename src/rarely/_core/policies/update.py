@@ -41,7 +41,7 @@ from rarely._core.types import Array
 
 _MOVING = ("zeros", "offered", "seen", "seen_rounds", "seen_mean", "seen_squares", "center", "spread", "follows")
 """What contexts change in a learner between updates."""
-_NO_REWARD = ("no reward has arrived yet", "no reward has arrived since the last update")
+NO_REWARD = ("no reward has arrived yet", "no reward has arrived since the last update")
 BOTH_SIDES = 1.959963984540054  # standard deviations that leave 2.5 % of a Gaussian on either side
 
 
@@ -87,12 +87,9 @@ class UpdateResult:
 
     cut: Cut
     fit: FitResult
-    basis: Learner | None = None
-    """The learner whose features Z is rebuilt with."""
-    covariance: Covariance | None = None
-    """Z of the rounds before the cut with those features, not frozen yet."""
-    memory: Recall | None = None
-    """What it learned from; None where nothing was learned."""
+    basis: Learner | None = None  # the learner whose features Z is rebuilt with
+    covariance: Covariance | None = None  # Z of the rounds before the cut with those features, not frozen yet
+    memory: Recall | None = None  # what it learned from; None where nothing was learned
 
     @property
     def accepted(self) -> bool:
@@ -126,10 +123,8 @@ class UpdateJob:
     learner: Learner
     history: History
     factory: CovarianceFactory
-    arms: int
-    """The most arms that a round has offered."""
-    ahead: int
-    """Rounds that the next batch is expected to last."""
+    arms: int  # the most arms that a round has offered
+    ahead: int  # rounds that the next batch is expected to last
 
     def run(self, progress: Progress = None, *, seconds: float | None = None) -> UpdateResult:
         """Train the next version, and return what `Policy.adopt` takes, which can be pickled too.
@@ -207,7 +202,6 @@ def update(
     beta: Beta,
     *,
     force: bool,
-    limit: int | None,
     progress: Progress,
     seconds: float | None,
 ) -> tuple[PolicyState, UpdateRecord]:
@@ -215,12 +209,10 @@ def update(
     job = prepare(state, factory)
     skipped = None if force else _nothing_new(state)
     result = job.run(progress, seconds=seconds) if skipped is None else UpdateResult(job.cut, skipped)
-    after, record = _apply(state, factory, beta, result)
-    announce(state, after, record, trained=skipped is None)
-    return _compact(state, after, record, limit)
+    return _apply(state, factory, beta, result)
 
 
-def update_at_once(state: PolicyState, beta: Beta, limit: int | None) -> tuple[PolicyState, UpdateRecord] | None:
+def update_at_once(state: PolicyState, beta: Beta) -> tuple[PolicyState, UpdateRecord] | None:
     """Return what `update` does with the only new reward of a policy whose learner and Z take it in one step."""
     current, clock, covariance = state.current, state.clock, state.current.covariance
     if callable(beta) or not isinstance(covariance, Primal) or covariance.kind != "primal":
@@ -236,8 +228,7 @@ def update_at_once(state: PolicyState, beta: Beta, limit: int | None) -> tuple[P
     after.lost = state.history.total - covariance.rounds
     record = _record_of(after, FitResult(learner), cut, None, state.arm_stats)
     after.updates = state.updates.plus(record)
-    announce(state, after, record, trained=True)
-    return _compact(state, after, record, limit)
+    return after, record
 
 
 def prepare(state: PolicyState, factory: CovarianceFactory) -> UpdateJob:
@@ -256,24 +247,17 @@ def check_new(state: PolicyState) -> None:
     """Refuse an update without a reward since the last one."""
     if state.history.arrived <= state.learned:
         raise errors.NothingToLearn(
-            f"an update must have something to learn from, and {_NO_REWARD[state.learned > 0]}: it would spend a "
+            f"an update must have something to learn from, and {NO_REWARD[state.learned > 0]}: it would spend a "
             "version of the budget for nothing. Record rewards first, or force the update (force=True, --force)."
         )
 
 
 def adopt(
-    state: PolicyState,
-    factory: CovarianceFactory,
-    beta: Beta,
-    result: UpdateResult,
-    settings: dict[str, Any],
-    limit: int | None = None,
+    state: PolicyState, factory: CovarianceFactory, beta: Beta, result: UpdateResult, settings: dict[str, Any]
 ) -> tuple[PolicyState, UpdateRecord]:
     """Return the state after an update that was prepared earlier and run elsewhere."""
     _check_result(state, result, settings)
-    after, record = _apply(state, factory, beta, result)
-    announce(state, after, record, trained=True)
-    return _compact(state, after, record, limit)
+    return _apply(state, factory, beta, result)
 
 
 def _check_result(state: PolicyState, result: UpdateResult, settings: dict[str, Any]) -> None:
@@ -347,7 +331,7 @@ def _watched(after: PolicyState, before: PolicyState, record: UpdateRecord) -> t
     return after, replace(record, alarms=expectations.raised)
 
 
-def _compact(
+def compact(
     before: PolicyState, after: PolicyState, record: UpdateRecord, limit: int | None
 ) -> tuple[PolicyState, UpdateRecord]:
     """Return the state after an update without the rows that it has made superfluous; the record counts them."""
@@ -399,7 +383,7 @@ def _nothing_new(state: PolicyState) -> FitResult | None:
         return None
     if not state.clock.due:
         check_new(state)
-    reason = _NO_REWARD[state.learned > 0]
+    reason = NO_REWARD[state.learned > 0]
     warnings.warn(
         f"an update was due, but {reason}, so it was skipped: the version in use stays, and no version of the "
         "budget is spent. Report rewards with observe.",
