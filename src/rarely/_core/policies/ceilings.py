@@ -41,19 +41,13 @@ from rarely._core.policies.state import PolicyState
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, BoolArray, Decision, Described
 
-LATEST = 256
-"""Rounds on whose contexts a price is solved, or fewer if their contexts have more than `MOST_NUMBERS`."""
+LATEST = 256  # rounds on whose contexts a price is solved, or fewer if their contexts have more than MOST_NUMBERS
 MOST_NUMBERS = 2**18
-GRID, BISECTIONS = 10, 14
-"""Prices at which spending is worked out: a quarter of one another, then halving towards ρ."""
-WIDEST = 512
-"""Numbers in a context, at most, where costs are learned from contexts."""
-ROUNDING = 1e-9
-"""Part of a ceiling by which sums of costs may miss it."""
-COUNTS = ("horizon", "begun", "solved", "capped")
-"""Numbers of rounds in a ledger."""
-SAID = ("gain", "cost", "spends")
-"""What was said of each arm of a latest round."""
+GRID, BISECTIONS = 10, 14  # prices at which spending is worked out: a quarter of one another, then halving towards ρ
+WIDEST = 512  # numbers in a context, at most, where costs are learned from contexts
+ROUNDING = 1e-9  # part of a ceiling by which sums of costs may miss it
+COUNTS = ("horizon", "begun", "solved", "capped")  # numbers of rounds in a ledger
+SAID = ("gain", "cost", "spends")  # what was said of each arm of a latest round
 
 
 @named_arguments
@@ -168,8 +162,7 @@ class Recent(NamedTuple):
 
     rows: Array
     present: BoolArray
-    worth: Array
-    """(3, K): gain, cost and what is spent, 0 for absent arms."""
+    worth: Array  # (3, K): gain, cost and what is spent, 0 for absent arms
 
     @property
     def spends(self) -> Array:
@@ -181,15 +174,13 @@ class Recent(NamedTuple):
 class Costs:
     """A ridge regression of costs on contexts, frozen within a version."""
 
-    gram: Array
-    """(d + 1, d + 1) and (d + 1,): sums over the costs that were told."""
+    gram: Array  # (d + 1, d + 1), and moment (d + 1,): sums over the costs that were told
     moment: Array
     weights: Array
     largest: float = 0.0
 
     @classmethod
     def start(cls, dim: int) -> Costs:
-        """Return the regression before any cost."""
         return cls(np.zeros((dim + 1, dim + 1)), np.zeros(dim + 1), np.zeros(dim + 1))
 
     def with_costs(self, contexts: Array, costs: Array) -> Costs:
@@ -215,15 +206,12 @@ class Ledger:
 
     ceiling: Ceiling | None
     shares: Shares
-    horizon: int
-    """Rounds of a period of the ceiling."""
-    begun: int = 0
-    """Rounds before the period of the ceiling."""
+    horizon: int  # rounds of a period of the ceiling
+    begun: int = 0  # rounds before the period of the ceiling
     spent: float = 0.0
     curve: Array = field(default_factory=lambda: np.zeros((2, 1)))
     """(2, m): rising prices, and what a round spends at each of them."""
-    solved: int = 0
-    """Rounds when the price was solved."""
+    solved: int = 0  # rounds when the price was solved
     rounds: list[Recent | tuple[Array, Array]] = field(default_factory=list)
     """The latest rounds, or contexts and scores of such as had all arms. Behind the first `end` only the longest of the
     ledgers that share the list adds; prices are solved on the last `used` of these."""
@@ -235,8 +223,7 @@ class Ledger:
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The arm of each user and the round in which it was drawn. All ledgers of a policy share and write it: an entry of
     a round that is still to come, which an undone call has left, does not count."""
-    waiting: Mapping[int, float] = field(default_factory=dict)
-    """What is reserved for rounds whose costs were not told yet."""
+    waiting: Mapping[int, float] = field(default_factory=dict)  # reserved for rounds whose costs were not told yet
     costs: Costs | None = None
 
     def at(self, round: int) -> Ledger:
@@ -379,11 +366,8 @@ class Ledger:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the ledger as JSON and arrays, for `restored`."""
         numbers: dict[str, Any] = {name: getattr(self, name) for name in ("spent", *COUNTS)}
-        numbers |= {"ceiling": None if self.ceiling is None else self.ceiling.describe()}
-        numbers |= {
-            "shares": self.shares.describe(),
-            "kept": [[user, *each] for user, each in sorted(self.kept.items())],
-        }
+        numbers |= {"ceiling": self.ceiling and self.ceiling.describe(), "shares": self.shares.describe()}
+        numbers |= {"kept": [[user, *each] for user, each in sorted(self.kept.items())]}
         numbers |= {name: [*getattr(self, name).items()] for name in ("shown", "waiting")}
         arrays: Arrays = {"curve": self.curve}
         if self.recent:

@@ -10,13 +10,16 @@ Rounds since the last update, and rewards that no update has learned from, alway
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from rarely._core.covariance import in_bytes
+from rarely._core.errors import ForgettingWarning
 from rarely._core.growable_array import changed
-from rarely._core.policies.state import PolicyState
+from rarely._core.policies.state import PolicyState, UpdateRecord
 from rarely._core.types import BoolArray
 
 WORTH_DROPPING = 1000  # rows of a history below which an update drops none by itself
@@ -68,15 +71,32 @@ def compacted(state: PolicyState, *, limit: int | None = None, open_for: int | N
     return Compacted(state, *(int(np.count_nonzero(each)) for each in counts))
 
 
-def compacted_after_update(state: PolicyState, limit: int | None) -> Compacted | None:
-    """Return the state after an update without some rows, if a limit is reached or forgetting has left many unused."""
-    history = state.history
+def compacted_after_update(
+    before: PolicyState, after: PolicyState, record: UpdateRecord, limit: int | None
+) -> tuple[PolicyState, UpdateRecord]:
+    """Return state and record of an update without some rows, if a limit is reached or many are forgotten."""
+    history = after.history
     over = limit is not None and len(history) * history.row_bytes > limit
-    if not over:
-        forgets = history.forgetting is not None and len(history) > WORTH_DROPPING
-        if not forgets or np.count_nonzero(_spare(state)) < len(history) / 4:
-            return None
-    return compacted(state, limit=limit)
+    forgets = history.forgetting is not None and len(history) > WORTH_DROPPING
+    if not over and not (forgets and np.count_nonzero(_spare(after)) >= len(history) / 4):
+        return after, record
+    done = compacted(after, limit=limit)
+    if not done.dropped:
+        return after, record
+    state, record = done.state, replace(record, dropped=done.dropped)
+    state.updates.amend(record)
+    if limit is None or not done.learned + done.abandoned:
+        return state, record
+    sentence = f"limits.history = {in_bytes(limit)} is reached: {done}"
+    if all(event.kind != "limit" for event in before.events):
+        warnings.warn(
+            f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
+            "limits.history, or use forgetting=Window(…) to choose what is forgotten.",
+            ForgettingWarning,
+            stacklevel=4,
+        )
+        state = state.with_event("limit", sentence)
+    return state, record
 
 
 def _fixed(state: PolicyState) -> BoolArray:

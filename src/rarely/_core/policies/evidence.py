@@ -46,18 +46,7 @@ from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextScale, RewardScale
 from rarely._core.model import kernels
 from rarely._core.model.features import Factors
-from rarely._core.model.kernels import (
-    COLUMNS,
-    CONSTANT,
-    LEARNED,
-    LINEAR,
-    NAMES,
-    NETWORK,
-    KernelForm,
-    Memory,
-    Units,
-    Views,
-)
+from rarely._core.model.kernels import COLUMNS, CONSTANT, LEARNED, LINEAR, NAMES, NETWORK, Memory, Units, Views
 from rarely._core.policies.betting import AT_ONCE, LATEST, WINDOWS, Bets
 from rarely._core.policies.gaussian_process import SPAN, misfits, solved
 from rarely._core.policies.learner import (
@@ -103,7 +92,6 @@ EXACT, INDUCING, LEARNED_FROM = 2048, 512, 20_000
 COUNTED_IN_Z = 16_384
 """Rounds from which Z is made with inducing contexts: of more a sample stands for all, so that an update is bounded."""
 MOST = 2 * EXACT  # rounds that the t×t form takes in, in a batch that goes on beyond EXACT
-OWN_ARRAYS = ("divisors", "contexts", "times", "coefficients", "zeros", "metric", "next_metric")
 
 
 class Choice(NamedTuple):
@@ -127,7 +115,6 @@ class Choice(NamedTuple):
 
     @classmethod
     def restored(cls, saved: Fields) -> Choice:
-        """Return the saved choice."""
         weights, point = saved.array("choice.weights", (len(NAMES),)), saved.array("choice.point", (None,), "int")
         on_grid = len(point) in (0, len(NAMES)) and ((point >= 0) & (point <= LEVELS)).all()
         saved.check(on_grid, f"a part of 0 to {LEVELS} of each kernel in choice.point, or none,")
@@ -230,22 +217,20 @@ class EvidenceLearner(ScaledLearner):
         factors = self.kernel_features(contexts, times)
         if not len(self.coefficients):
             return np.full(len(contexts), self.rewards.center), factors
-        if not self.inducing:
-            mean = kernels.weighted_sum(self._points, self.coefficients, factors)
-            return self.rewards.center + self.rewards.spread * mean, factors
         cross = kernels.products(self._points, factors)
-        factors = Factors(((self._whitening @ cross).T,), (np.ones((len(contexts), 1)),))
+        if self.inducing:
+            factors = Factors(((self._whitening @ cross).T,), (np.ones((len(contexts), 1)),))
         return self.rewards.center + self.rewards.spread * (self.coefficients @ cross), factors
 
     @property
-    def kernel_form(self) -> KernelForm | None:
+    def kernel_form(self) -> kernels.KernelForm | None:
         if type(self) is not EvidenceLearner or self.inducing or self.units is None or not self.scale.fits:
             return None
         memory, weights = self.choice.memory, self.choice.weights
         clock = (memory.decay * self.now, float(self.now >= memory.change))
         metric, points = self.metric if weights[LEARNED] > 0 else None, self._points if len(self.coefficients) else None
         model = (clock, self.coefficients, points, self.rewards.center, self.rewards.spread)
-        return KernelForm(self.units, metric, np.sqrt(self._scaled_weights), *model)
+        return kernels.KernelForm(self.units, metric, np.sqrt(self._scaled_weights), *model)
 
     def features(self, contexts: Array) -> Factors:
         return self.assess(contexts)[1] if self.inducing else self.kernel_features(contexts, self.now)
@@ -347,8 +332,9 @@ class EvidenceLearner(ScaledLearner):
         numbers |= {"ridge": choice.ridge, "variance": choice.variance} | vars(choice.memory)
         numbers |= {name: getattr(self, name) for name in ("inducing", "now", "offered", "learned")}
         arrays |= {"choice.weights": choice.weights, "choice.point": np.array(choice.point, np.int64)}
-        arrays |= {"updates": np.array(self.updates)}
-        arrays |= {name: array for name in OWN_ARRAYS if (array := getattr(self, name)) is not None}
+        own = ("divisors", "contexts", "times", "coefficients", "zeros", "metric", "next_metric")
+        arrays |= {name: array for name in own if (array := getattr(self, name)) is not None}
+        arrays["updates"] = np.array(self.updates)
         if bets.low <= bets.high:
             arrays["bets"] = np.array([*bets.won, bets.low, bets.high])
         if self.units is not None:
@@ -362,15 +348,12 @@ class EvidenceLearner(ScaledLearner):
             fields: dict[str, Any] = {"inducing": saved.flag("inducing"), "now": saved.number("now", 0.0)}
             fields |= {name: saved.whole(name) for name in ("offered", "learned")}
             contexts = saved.array("contexts", (None, None))
-            shapes: dict[str, Shape] = {
-                "divisors": (count,),
-                "times": (len(contexts),),
-                "coefficients": (len(contexts),),
-            }
-            shapes |= {"zeros": (dim if fields["offered"] else 0,)}
-            shapes |= {name: (dim, dim) for name in ("metric", "next_metric") if name in saved}
+            shapes: dict[str, Shape] = {"divisors": (count,), "zeros": (dim if fields["offered"] else 0,)}
+            shapes |= {name: (len(contexts),) for name in ("times", "coefficients")}
+            metrics = [name for name in ("metric", "next_metric") if name in saved]
+            shapes |= dict.fromkeys(metrics, (dim, dim))
             fields |= {name: saved.array(name, shape) for name, shape in shapes.items()}
-            for name in shapes.keys() & {"metric", "next_metric"}:  # R² has the trace of the identity
+            for name in metrics:  # R² has the trace of the identity
                 saved.check(np.abs(fields[name]).max() <= dim, f"a {name} of numbers up to {dim}")
             if "units_clip" in saved:
                 center, rates, sizes = (saved.array(f"units.{name}", (dim,)) for name in ("center", "rates", "sizes"))

@@ -65,11 +65,13 @@ def unit_signals(count: int) -> Array:
     return ones
 
 
+OVERFLOW = "the ridge estimate overflows: the rewards are too large"
 WIDE = 256  # columns up to which d×d is next to nothing
-MAX_ITERATIONS, CONVERGED = 1000, 1e-15
-"""Of conjugate gradients: at most this many, and the relative residual at which they stop, which is rounding."""
-FEWEST, GROWTH = 8, 1.1
-"""Rewards before which nothing is chosen, and by how much they have grown when it is chosen again."""
+MAX_ITERATIONS, CONVERGED = (
+    1000,
+    1e-15,
+)  # of conjugate gradients, which stop at this relative residual: rounding
+FEWEST, GROWTH = 8, 1.1  # rewards before which nothing is chosen, and by how much they have grown when it is again
 WIDEST = 512  # rewards up to which λ is chosen where they are fewer than columns
 STEPS, SETTLED = 4, 64
 """Values of the explored ridge in a factor of ten, and rewards after which it stays: Z is made anew when it changes."""
@@ -94,7 +96,6 @@ class LinearLearner(Learner):
 
     @classmethod
     def start(cls, scale: ContextMap, ridge: float) -> LinearLearner:
-        """Return the estimate before any reward, 0."""
         zero = np.zeros(scale.scaled_dim)
         return cls(scale, ridge, zero, None, zero)
 
@@ -135,13 +136,12 @@ class LinearLearner(Learner):
         wide = start.matrix is None and WIDE < self.scale.scaled_dim > total
         with np.errstate(over="ignore", invalid="ignore"):
             learner = start.with_rewards(x, rewards, count, wide=wide)
-        reason = "" if all_finite(learner.coefficients) else "the ridge estimate overflows: the rewards are too large"
+        reason = "" if all_finite(learner.coefficients) else OVERFLOW
         if history.forgetting is not None:
             learner = changed(learner, basis=None, rows=None)
         return FitResult(changed(learner, learned=learned), reason)
 
     def emptied(self) -> LinearLearner:
-        """Return the estimate before any reward."""
         return self.start(self.scale, self.ridge)
 
     def with_rewards(self, x: Array, rewards: Array, count: float, *, wide: bool) -> LinearLearner:
@@ -157,8 +157,12 @@ class LinearLearner(Learner):
         """Return the estimate with XᵀX in the place of W and X."""
         if self.matrix is not None:
             return self
-        rows = np.empty((0, self.scale.scaled_dim)) if self.rows is None else self.rows.view
-        return changed(self, matrix=self._start + rows.T.dot(rows), basis=None, rows=None)
+        return changed(self, matrix=self._start + self._x.T.dot(self._x), basis=None, rows=None)
+
+    @property
+    def _x(self) -> Array:
+        """X, where W stands for XᵀX; without rows before any reward."""
+        return np.empty((0, self.scale.scaled_dim)) if self.rows is None else self.rows.view
 
     def reward_task(self, history: History, new: int) -> RewardTask:
         return RewardTask(self.scale, RECENT, RECENT, history.logged)  # by the latest, forms of Z are compared
@@ -344,20 +348,13 @@ class LearnedLinear(LinearLearner):
 
     def _gram(self) -> Array:
         """Return XᵀX, or XXᵀ where there are fewer rewards than columns."""
-        if self.matrix is not None:
-            return self.matrix
-        assert self.rows is not None
-        return np.asarray(self.rows.view @ self.rows.view.T)
+        return np.asarray(self._x @ self._x.T) if self.matrix is None else self.matrix
 
     def _recentred(self) -> LearnedLinear:
         """Return the same sums about the mean of the rewards; without a constant column they stay about 0."""
         if not self.scale.constant:
             return self
-        if self.matrix is None:
-            assert self.rows is not None
-            column = self.rows.view.T @ self.rows.view[:, -1]
-        else:
-            column = self.matrix[:, -1]
+        column = self._x.T @ self._x[:, -1] if self.matrix is None else self.matrix[:, -1]
         shift = float(self.moment[-1] / column[-1])
         squares = max(self.squares - shift * shift * float(column[-1]), 0.0)
         return replace(self, origin=self.origin + shift, moment=self.moment - shift * column, squares=squares)
@@ -379,11 +376,10 @@ class LearnedLinear(LinearLearner):
         values, vectors = np.linalg.eigh(self._gram())
         known = values > 1e-12 * values[-1]
         values, vectors = values[known], vectors[:, known]
-        if self.matrix is not None:
-            images = np.square(vectors.T @ self.moment) / values
+        if self.matrix is None:
+            images = np.square(vectors.T @ (self._x @ self.moment) / values)
         else:
-            assert self.rows is not None
-            images = np.square(vectors.T @ (self.rows.view @ self.moment) / values)
+            images = np.square(vectors.T @ self.moment) / values
         values, images = values / length, images / spread
         rest = max(self.squares / spread - float(images.sum()), 0.0)
 
@@ -401,10 +397,9 @@ class LearnedLinear(LinearLearner):
         other = replace(self, ridge=ridge)
         if self.matrix is not None:
             return replace(other, coefficients=other._solution(self.matrix, self.moment))
-        assert self.rows is not None
         corner = self._gram()
         corner.flat[:: len(corner) + 1] += ridge
-        rows = lower_inverse(cholesky(corner)[0]) @ self.rows.view
+        rows = lower_inverse(cholesky(corner)[0]) @ self._x
         basis = GrowableArray(rows.shape[1])
         basis.append(rows)
         coefficients = (self.moment - rows.T @ (rows @ self.moment)) / ridge
@@ -435,7 +430,6 @@ class SparseLinearLearner(Learner):
 
     @classmethod
     def start(cls, scale: SparseRows, ridge: float) -> SparseLinearLearner:
-        """Return the estimate before any reward, 0."""
         return cls(scale, ridge, np.zeros(scale.scaled_dim))
 
     dim = forwarded("scale.dim")
@@ -446,10 +440,7 @@ class SparseLinearLearner(Learner):
 
     sparse = forwarded("scale")
 
-    @property
-    def theta(self) -> Array:
-        """θ̂."""
-        return self.coefficients
+    theta = forwarded("coefficients")
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         packed = self.scale.padded(contexts)
@@ -472,9 +463,7 @@ class SparseLinearLearner(Learner):
             moment = gathered(weigh * rewards, numbers)
             diagonal = self.ridge + gathered(weigh, np.square(numbers))
             estimate = conjugate_gradients(product, moment, diagonal, self.coefficients)
-        if estimate is None:
-            return FitResult(self, "the ridge estimate overflows: the rewards are too large")
-        return FitResult(changed(self, coefficients=estimate))
+        return FitResult(self, OVERFLOW) if estimate is None else FitResult(changed(self, coefficients=estimate))
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         return saved_fields(self)

@@ -14,7 +14,7 @@ this learner is in modules of its own, and nothing here knows of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class NetworkLearner(ScaledLearner):
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
         if self.sparse is not None:
-            return SparseTraining.of(self, history.samples().contexts).learn(history, watch)
+            return SparseTraining(self, history.samples().contexts).learn(history, watch)
         return self.learn_dense(history, watch)
 
     def learn_dense(self, history: History, watch: Watch) -> FitResult:
@@ -145,48 +145,34 @@ class NetworkLearner(ScaledLearner):
         return numbers, arrays
 
     def restored(self, saved: Fields) -> Self:
-        with saved:
-            return self.restored_from(saved)
-
-    def restored_from(self, saved: Fields) -> Self:
-        """Return the saved value; a subclass that saves more reads that here."""
-
         def layers(name: str, dtype: DType = "float") -> tuple[Array, ...]:
             return tuple(saved.array(f"{name}{i}", shape, dtype) for i, shape in enumerate(self.network.shapes))
 
         precision: DType = "single" if self.plan.precision == "float32" else "float"
-        return replace(
-            self,
-            initial=layers("initial"),
-            weights=layers("weights"),
-            scale=self.scale.restored(saved),
-            rewards=RewardScale.restored(saved),
-            plan=replace(self.plan, seed=saved.whole("shuffle_seed", most=LARGEST_WHOLE)),
-            direction=layers("direction", precision) if "direction0" in saved else None,
-        )
+        with saved:  # a subclass has read before what it has besides
+            return replace(
+                self,
+                initial=layers("initial"),
+                weights=layers("weights"),
+                scale=self.scale.restored(saved),
+                rewards=RewardScale.restored(saved),
+                plan=replace(self.plan, seed=saved.whole("shuffle_seed", most=LARGEST_WHOLE)),
+                direction=layers("direction", precision) if "direction0" in saved else None,
+            )
 
 
-class SparseTraining(NamedTuple):
-    """A training in the space that sparse samples span.
+class SparseTraining:
+    """A training in the space that sparse samples span, (n, 2w).
 
     Gradients of W_1 and of the skip path are sums of samples, so weights leave θ_0 in that space only, and steps and
-    penalty are the same in any orthonormal coordinates of it.
+    penalty are the same in any orthonormal coordinates of it. `inside` is the learner in such coordinates, in which it
+    predicts the same.
     """
 
-    whole: NetworkLearner
-    space: SeenSpace
-
-    @classmethod
-    def of(cls, learner: NetworkLearner, contexts: Array) -> SparseTraining:
-        """Return the training of a learner of sparse contexts on these, (n, 2w)."""
-        assert learner.sparse is not None
-        return cls(learner, SeenSpace.of_sample(learner.sparse, contexts))
-
-    @property
-    def inside(self) -> NetworkLearner:
-        """The learner in the coordinates of the space, for which it predicts the same."""
-        whole = self.whole
-        return replace(
+    def __init__(self, whole: NetworkLearner, contexts: Array) -> None:
+        assert whole.sparse is not None
+        self.whole, self.space = whole, SeenSpace.of_sample(whole.sparse, contexts)
+        self.inside = replace(
             whole,
             network=replace(whole.network, dim=self.space.scaled_dim),
             initial=self._inner(whole.initial),
@@ -200,10 +186,10 @@ class SparseTraining(NamedTuple):
         fit = self.inside.learn(history, watch)
         if fit.reason:
             return replace(fit, learner=self.whole, basis=None)
-        basis = None if fit.basis is None else self.outside(fit.basis)
-        return replace(fit, learner=self.outside(fit.learner), basis=basis)
+        basis = None if fit.basis is None else self._outside(fit.basis)
+        return replace(fit, learner=self._outside(fit.learner), basis=basis)
 
-    def outside(self, trained: Any) -> Any:
+    def _outside(self, trained: Any) -> Any:
         """Return a learner that was trained in the space as one of the packed contexts."""
         whole, inside = self.whole, self.inside
         zeros, none = (tuple(np.zeros_like(layer) for layer in layers) for layers in (inside.initial, whole.initial))
@@ -271,8 +257,8 @@ class LastLayerLearner(NetworkLearner):
         numbers, arrays = super().state()
         return numbers, arrays | {"coefficients": self.coefficients}
 
-    def restored_from(self, saved: Fields) -> Self:
+    def restored(self, saved: Fields) -> Self:
         coefficients = saved.array("coefficients", (None,))
         fits = len(coefficients) in (0, self.network.shapes[-1][1])
         saved.check(fits, "coefficients of the last layer, or none,")
-        return replace(super().restored_from(saved), coefficients=coefficients)
+        return replace(super().restored(saved), coefficients=coefficients)

@@ -48,18 +48,9 @@ from rarely._core.inputs.contexts import ContextReader, RoundContexts
 from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.history import History, Late, read_log, read_rewards
 from rarely._core.inputs.worth import with_worth
-from rarely._core.policies.ceilings import (
-    Ceiling,
-    Ledger,
-    Shares,
-    check_user,
-    decide_within,
-    opened,
-    repriced,
-    repriced_in_time,
-    within_limits,
-)
-from rarely._core.policies.compaction import compacted
+from rarely._core.policies import ceilings
+from rarely._core.policies.ceilings import Ceiling, Ledger, Shares
+from rarely._core.policies.compaction import compacted, compacted_after_update
 from rarely._core.policies.compiled_step import CompiledStep, by_kernels
 from rarely._core.policies.covariance_change import change_covariance
 from rarely._core.policies.learner import Learner, ScoreOverride
@@ -75,7 +66,6 @@ from rarely._core.policies.update import (
     UpdateResult,
     adopt,
     check_new,
-    compact,
     prepare,
     start_from_log,
     update,
@@ -239,11 +229,11 @@ class Policy(ABC):
         """
         if self._state.ledger is None:
             return np.asarray(self._scores(contexts, mask, chances=True, worth=worth)[2])
-        state, who = self._state, check_user(user, self._state.ledger)
+        state, who = self._state, ceilings.check_user(user, self._state.ledger)
         rounds, ledger = self._read(contexts, mask, worth), state.ledger.at(self.round + 1)
         out = np.zeros(rounds.present.shape)
         for i in range(len(rounds)):
-            ready, left, *_ = within_limits(state, rounds.alone(i), who, ledger)
+            ready, left, *_ = ceilings.within_limits(state, rounds.alone(i), who, ledger)
             with np.errstate(all="ignore"):
                 out[i] = scores_of(ready.current.fork(), left, chances=True)[2, 0]
         return out[0] if rounds.single else out
@@ -307,7 +297,7 @@ class Policy(ABC):
             after, decision = done or self._decide(contexts, mask, worth, user, slots=slots, until_due=until_due)
             if after.clock.due and not until_due:
                 warn_overdue(before, after)
-            self._state = after if after.ledger is None else repriced_in_time(after)
+            self._state = after if after.ledger is None else ceilings.repriced_in_time(after)
         return decision
 
     def _read(self, contexts: Any, mask: Any, worth: Any) -> RoundContexts:
@@ -319,7 +309,7 @@ class Policy(ABC):
     ) -> tuple[PolicyState, Decision]:
         """Return the state after some rounds, and their decision: one by one where each changes what is left."""
         state, decisions = self._state, list[Decision]()
-        who = None if user is None is state.ledger else check_user(user, state.ledger)
+        who = None if user is None is state.ledger else ceilings.check_user(user, state.ledger)
         count = None if slots is None else check_slots(slots, until_due)
 
         def decide_one(before: PolicyState, one: RoundContexts) -> tuple[PolicyState, Decision]:
@@ -377,7 +367,7 @@ class Policy(ABC):
             return self._decide_freely(state, rounds, state.reader, self._step)
         # The plain way where shares change the rule: a record that is followed, by one rule, then has the same bits.
         step = None if state.ledger.shares.floors or state.ledger.shares.holdout else self._step
-        return decide_within(
+        return ceilings.decide_within(
             state, rounds, user, lambda before, left: self._decide_freely(before, left, before.reader, step)
         )
 
@@ -516,9 +506,9 @@ class Policy(ABC):
     def _updated(self, after: PolicyState, record: UpdateRecord) -> UpdateRecord:
         """Go to the state after an update, without the rounds that nobody needs now; log and announce it."""
         announce(self._state, after, record, trained=record.reason not in NO_REWARD)
-        after, record = compact(self._state, after, record, self._limits.history)
+        after, record = compacted_after_update(self._state, after, record, self._limits.history)
         log_update(type(self).__name__, record)
-        self._state = after if after.ledger is None else repriced(after, new=record.accepted)
+        self._state = after if after.ledger is None else ceilings.repriced(after, new=record.accepted)
         return record
 
     # --- the life of a policy beside its rounds
@@ -662,7 +652,7 @@ class Policy(ABC):
         20.0
         """
         other = copy.copy(self)
-        other._state = changed(other._state, ledger=opened(ceiling, shares, other._state))
+        other._state = changed(other._state, ledger=ceilings.opened(ceiling, shares, other._state))
         return other
 
     @property

@@ -72,7 +72,6 @@ class ReturningArms(ScoreOverride):
 
     @classmethod
     def start(cls, dim: int, columns: int | None = None) -> ReturningArms:
-        """Return the value before the first round."""
         none = np.zeros(0)
         return cls(np.zeros((0, dim)), none.astype(np.int64), none, none, none, columns=columns)
 
@@ -203,7 +202,6 @@ class DisjointArms(ScoreOverride):
 
     @classmethod
     def start(cls, dim: int, columns: int | None = None) -> DisjointArms:
-        """Return the value before the first round."""
         width = dim if columns is None else columns
         return cls(np.full(width, -1), np.zeros(width), columns=columns)
 

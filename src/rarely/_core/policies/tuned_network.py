@@ -175,7 +175,7 @@ class TunedNetwork(NetworkLearner):
             return Recall(None)
         samples = history.with_forgetting(None).samples().clipped(self.clip)
         if self.sparse is not None:
-            return SparseTraining.of(self, samples.contexts).inside.recall(history, new)
+            return SparseTraining(self, samples.contexts).inside.recall(history, new)
         samples = samples.some(training_rows(samples.rows, RECALLED))
         contexts, scaled = self.scale(samples.contexts), self.rewards
         gram = self.variance / self.unit * self.network.kernel(self.weights, contexts)
@@ -217,25 +217,18 @@ class TunedNetwork(NetworkLearner):
     def state(self) -> tuple[dict[str, Any], Arrays]:
         numbers, arrays = super().state()
         numbers |= {name: getattr(self, name) for name in ("ridge", "unit", "variance", "learned")}
-        numbers |= {
-            "skip": self.network.skip or 0.0,
-            "held_out": None if math.isinf(self.held_out) else self.held_out,
-        }
+        numbers |= {"skip": self.network.skip or 0.0, "held_out": None}
+        numbers |= {} if math.isinf(self.held_out) else {"held_out": self.held_out}
         return numbers, arrays | {"updates": np.array(self.updates, np.int64)}
 
-    def restored_from(self, saved: Fields) -> Self:
-        restored, skip = super().restored_from(saved), saved.number("skip")
+    def restored(self, saved: Fields) -> Self:
+        skip = saved.number("skip")
         saved.check(skip in self.network.skips, f"a skip among {self.network.skips}")
-        return replace(
-            restored,
-            network=self.network.tuned(skip),
-            ridge=saved.number("ridge", RIDGES[0] / 2),
-            unit=saved.number("unit", above=0.0),
-            variance=saved.number("variance", above=0.0),
-            learned=saved.whole("learned"),
-            held_out=math.inf if saved.is_null("held_out") else saved.number("held_out", 0.0),
-            updates=tuple(saved.array("updates", (None,), "int").tolist()),
-        )
+        own: dict[str, Any] = {name: saved.number(name, above=0.0) for name in ("unit", "variance")}
+        own |= {"ridge": saved.number("ridge", RIDGES[0] / 2), "learned": saved.whole("learned")}
+        own["held_out"] = math.inf if saved.is_null("held_out") else saved.number("held_out", 0.0)
+        own["updates"] = tuple(saved.array("updates", (None,), "int").tolist())
+        return replace(super().restored(saved), network=self.network.tuned(skip), **own)
 
 
 @dataclass(frozen=True)

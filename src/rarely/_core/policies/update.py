@@ -22,13 +22,12 @@ import numpy as np
 
 from rarely._core import errors
 from rarely._core.choice.confidence_radius import Beta, radius_at
-from rarely._core.covariance import RECENT, Covariance, CovarianceFactory, in_bytes
+from rarely._core.covariance import RECENT, Covariance, CovarianceFactory
 from rarely._core.covariance.primal import Primal
 from rarely._core.growable_array import GrowingTuple, changed
 from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
-from rarely._core.policies.compaction import compacted_after_update
 from rarely._core.policies.covariance_change import record_form_change
 from rarely._core.policies.learner import FitResult, Learner, Recall, ScoreOverride
 from rarely._core.policies.monitor import announce, nothing_to_watch
@@ -329,29 +328,6 @@ def _watched(after: PolicyState, before: PolicyState, record: UpdateRecord) -> t
     for kind, sentence in alarms.items():
         after = after.with_event("alarm", f"{kind}: {sentence}")
     return after, replace(record, alarms=expectations.raised)
-
-
-def compact(
-    before: PolicyState, after: PolicyState, record: UpdateRecord, limit: int | None
-) -> tuple[PolicyState, UpdateRecord]:
-    """Return the state after an update without the rows that it has made superfluous; the record counts them."""
-    done = compacted_after_update(after, limit)
-    if done is None or not done.dropped:
-        return after, record
-    state, record = done.state, replace(record, dropped=done.dropped)
-    state.updates.amend(record)
-    if limit is None or not done.learned + done.abandoned:
-        return state, record
-    sentence = f"limits.history = {in_bytes(limit)} is reached: {done}"
-    if all(event.kind != "limit" for event in before.events):
-        warnings.warn(
-            f"{sentence}. From now on the oldest rounds are dropped at every update, and records count them. Raise "
-            "limits.history, or use forgetting=Window(…) to choose what is forgotten.",
-            errors.ForgettingWarning,
-            stacklevel=4,
-        )
-        state = state.with_event("limit", sentence)
-    return state, record
 
 
 def start_from_log(
