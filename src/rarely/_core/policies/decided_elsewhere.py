@@ -278,14 +278,9 @@ class UpdateFromSums:
         history = before.history.with_sample(self._rounds, rows, columns, dropped)
         if total is not None:
             learner = learner.with_reward_sums(total, before.history, history.arrived)
-        self._state = replace(
-            before,
-            history=history,
-            current=changed(before.current, learner=learner),
-            arm_stats=self._stats,
-            most_arms=self._arms,
-            learned=history.arrived - len(rows),
-        )
+        current, learned = changed(before.current, learner=learner), history.arrived - len(rows)
+        seen: dict[str, Any] = {"arm_stats": self._stats, "most_arms": self._arms}
+        self._state = replace(before, history=history, current=current, learned=learned, **seen)
         put_back(self._policy, self._state)
         self._result = self._with_basis(self._policy.prepare_update().run())
         basis, latest = self._result.basis or self._learner, before.history.rounds + self._rounds - 1

@@ -55,15 +55,12 @@ class Recall(NamedTuple):
 class TrainingSet(NamedTuple):
     """What there is to learn from, on the scales that are learned on."""
 
-    rows: IntArray
-    """(n,): where the samples stand in the history."""
+    rows: IntArray  # (n,): where the samples stand in the history
     contexts: Array
     rewards: Array
-    weights: Array | None
-    """(n,), or None where nothing is forgotten."""
+    weights: Array | None  # (n,), or None where nothing is forgotten
     scale: RewardScale
-    clipped: int | None = None
-    """Rewards that were clipped, where some may be."""
+    clipped: int | None = None  # rewards that were clipped, where some may be
 
     @classmethod
     def of(
@@ -76,10 +73,10 @@ class TrainingSet(NamedTuple):
         clip: tuple[float, float] | None = None,
     ) -> TrainingSet:
         """Return the history's samples, at most `most`, clipped; with `rewards` their scale is fitted."""
-        samples = unclipped = history.samples()
+        samples = history.samples()
         if most is not None and len(samples.rows) > most:
-            samples = unclipped = samples.some(training_rows(samples.rows, most))
-        samples = samples.clipped(clip)
+            samples = samples.some(training_rows(samples.rows, most))
+        unclipped, samples = samples, samples.clipped(clip)
         scale = RewardScale.fit(samples.rewards, samples.weights) if rewards else RewardScale()
         with np.errstate(over="ignore", invalid="ignore"):
             values = (samples.rewards - scale.center) / scale.spread
@@ -145,8 +142,7 @@ LEARNERS: Registry[Learner] = Registry("a learner")  # every learner by its name
 class RewardTask:
     """What workers make of rewards that a policy never sees one by one: sums, and the choice of rows that it keeps."""
 
-    scale: Callable[[Array], Array] | None
-    """From contexts to the x of a linear estimate, (n, d); None where there is none."""
+    scale: Callable[[Array], Array] | None  # to the x of a linear estimate, (n, d); None where there is none
     most: int  # rows that an update trains on, at most
     latest: int  # the latest rows, which are kept in any case
     logged: int  # the row of the history that the policy's first round has
@@ -283,8 +279,7 @@ class Learner(ABC):
     @property
     def follows(self) -> bool:
         """Whether the contexts of every round change its features, so that Z must be rebuilt."""
-        scale = self.context_scale
-        return scale is not None and scale.follows
+        return self.context_scale is not None and self.context_scale.follows
 
     @property
     def moments(self) -> Moments | None:

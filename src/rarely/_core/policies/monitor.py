@@ -213,9 +213,7 @@ COMPARED = 1000  # earlier rewards that new ones are compared with
 FEWEST_VALUES = 5  # values below which nothing is usual
 FEWEST_COMPARED = 16  # values other than the median that a column needs in which many equal it
 OUTLIER_CHECK_EVERY = 16  # with one update per round, look for outliers only every 16 rewards
-GLANCE = 100
-"""The latest rewards, which are compared first: a number within this many times their range is not an outlier."""
-
+GLANCE = 100  # latest rewards, compared first: a number within this many times their range is not an outlier
 Said = tuple[type[Warning], str]
 
 
@@ -270,9 +268,8 @@ def warn_overdue(before: PolicyState, after: PolicyState) -> None:
     within = horizon is None or after.history.rounds <= horizon  # past it the other warning has been given
     if since and within and before.history.rounds < since + OVERDUE <= after.history.rounds:
         say_overdue(after.clock, since + OVERDUE)
-    if horizon is None or not (before.clock.due or rounds > 1):
-        return
-    if before.history.rounds <= horizon < after.history.rounds:
+    late = horizon is not None and before.history.rounds <= horizon < after.history.rounds
+    if horizon is not None and late and (before.clock.due or rounds > 1):
         warnings.warn(
             f"round {horizon + 1} is past the horizon of the schedule, and an update has been due for some time: "
             f"version {before.clock.version} still decides, without what was observed since. Call policy.update() "
@@ -314,8 +311,7 @@ def _of_schedule(before: BatchClock, after: BatchClock, record: UpdateRecord) ->
     horizon, batches = after.budget.horizon, after.budget.batches
     if "saturated" in record.due:
         why = record.due.partition(";")[0]
-        text = f"{why}, so an update came anyway. Use Paced(horizon, batches), or a smaller log_ratio."
-        yield ScheduleWarning, text
+        yield ScheduleWarning, f"{why}, so an update came anyway. Use Paced(horizon, batches), or a smaller log_ratio."
     ends = after.spent and not before.spent and not after.budget.plans_ahead
     if ends and horizon is not None and 2 * record.round < horizon:
         yield (

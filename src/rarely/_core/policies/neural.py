@@ -40,9 +40,8 @@ from rarely._core.training.gradient_descent import Precision, TrainingPlan
 from rarely._core.types import Array, forwarded
 
 PLAIN_HIDDEN, PLAIN_STEPS, PLAIN_BETA = 100, 200, 0.01  # m, J and β where a policy does not tune itself
-TUNED_HIDDEN = 200
+TUNED_HIDDEN = 200  # m and β where it does: one standard deviation of what is not known yet
 TUNED_BETA = NoiseRadius(1.0, exploit_last=True)
-"""m and β where it does: one standard deviation of what is not known yet."""
 EVIDENCE_BETA = NoiseRadius(0.7, exploit_last=True)  # β where evidence chooses kernels
 KERNEL_FORMS = ("auto", "exact", "dual")  # the forms of Z that kernels have
 
@@ -144,7 +143,14 @@ class BatchNeuralUCB(Policy):
         returning_arms: bool = True,
     ) -> None:
         preset, training = options.preset_from(preset), options.training_from(training)
-        _check(ridge, ties, returning_arms, forgetting, preset)
+        check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
+        check_choice("ties", ties, Ties)
+        check_flag("returning_arms", returning_arms)
+        if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
+            raise InvalidInput(
+                "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
+                "weighted through u(cx) = c·u(x); use a Window, or another preset."
+            )
         deep = None if is_whole(depth) and depth == 2 else depth
         dim = self._dim_of(
             model, dim, preset, hidden=hidden, depth=deep, context_scale=context_scale, skip=training.skip
@@ -427,17 +433,3 @@ class NeuralLinear(NeuralTS):
     """
 
     _takes_models, _learns_by = False, LastLayerLearner
-
-
-def _check(
-    ridge: float, ties: Ties, returning_arms: bool, forgetting: Forgetting | Literal["auto"] | None, preset: Preset
-) -> None:
-    """Refuse settings outside their domains, or that do not go together."""
-    check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
-    check_choice("ties", ties, Ties)
-    check_flag("returning_arms", returning_arms)
-    if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
-        raise InvalidInput(
-            "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
-            "weighted through u(cx) = c·u(x); use a Window, or another preset."
-        )

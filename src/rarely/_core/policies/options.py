@@ -67,10 +67,9 @@ class Preset:
     def __post_init__(self) -> None:
         for name in ("scale_contexts", "standardise_rewards", "biases"):
             check_flag(name, getattr(self, name))
-        check_choice("scaling", self.scaling, Scaling)
-        check_choice("initial", self.initial, Initial)
-        check_choice("optimiser", self.optimiser, Optimiser)
-        check_choice("precision", self.precision, Precision)
+        kinds = {"scaling": Scaling, "initial": Initial, "optimiser": Optimiser, "precision": Precision}
+        for name, kind in kinds.items():
+            check_choice(name, getattr(self, name), kind)
 
     @property
     def can_tune(self) -> bool:
@@ -227,10 +226,9 @@ class Limits(Described):
     arms: int | None = None
 
     def __post_init__(self) -> None:
-        check_whole("limits.memory", self.memory, 1)
-        check_whole("limits.history", self.history, 1, besides=("auto", None))
-        check_whole("limits.operations", self.operations, 1, besides=("auto", None))
-        check_whole("limits.arms", self.arms, 1, besides=(None,))
+        others: Any = {"memory": (), "history": ("auto", None), "operations": ("auto", None), "arms": (None,)}
+        for name, besides in others.items():
+            check_whole(f"limits.{name}", getattr(self, name), 1, besides=besides)
 
     def with_defaults(
         self, *, history: int | None = None, operations: int | None = None, arms: int | None = None

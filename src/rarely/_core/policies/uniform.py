@@ -10,7 +10,7 @@ import numpy as np
 from rarely._core.choice.random_stream import Seed
 from rarely._core.choice.rules import UniformChoice
 from rarely._core.covariance import Candidates, Covariance, CovarianceFactory, Kind, Price, Proposal, RowCost, Widths
-from rarely._core.errors import InvalidInput, check_whole
+from rarely._core.errors import InvalidInput
 from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import ContextMap, ContextScale
 from rarely._core.model.features import Factors
@@ -126,7 +126,6 @@ class Uniform(Policy):
         seed: Seed = None,
         limits: Limits | None = None,
     ) -> None:
-        check_whole("dim", dim, 1)
         ContextScale.start(dim, context_scale, constant=True, fitted=False)  # it must fit the contexts all the same
         schedule = OnDemand() if schedule is None else schedule
         super().__init__(

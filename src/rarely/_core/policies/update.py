@@ -139,6 +139,7 @@ class UpdateJob:
         memory = self.learner.recall(self.history, self.cut.arrived - self.cut.learned)
         history = self.history.with_forgetting(memory.forgetting)
         fit = self.learner.learn(history, watch)
+        fit = replace(fit, memory=fit.memory or memory.why)
         if watch.early:
             fit = replace(fit, report=replace(fit.report, early=watch.early))
         basis = None if fit.reason else self._basis(fit, memory.forgetting)
@@ -167,14 +168,13 @@ class UpdateJob:
 
 def with_digest(job: UpdateJob, settings: dict[str, Any], learned: int) -> UpdateJob:
     """Return the job with its cut named, for a policy with these settings whose last update had `learned` rewards."""
-    cut = replace(job.cut, lives=job.history.lives_before(job.history.total))
-    digest = digest_of(settings, job.learner, job.history, cut, learned)
-    history, needs = job.history, job.learner.needs(job.history)
-    if needs is not None and history.forgetting is None and not job.learner.rebuilds:
+    history, learner = job.history, job.learner
+    cut = replace(job.cut, lives=history.lives_before(history.total))
+    cut = replace(cut, digest=digest_of(settings, learner, history, cut, learned))
+    needs = learner.needs(history)
+    if needs is not None and history.forgetting is None and not learner.rebuilds:
         history = history.without(~needs)
-    return replace(
-        job, cut=replace(cut, digest=digest), history=history.for_learning(predictions=job.learner.reads_predictions)
-    )
+    return replace(job, cut=cut, history=history.for_learning(predictions=learner.reads_predictions))
 
 
 def digest_of(settings: dict[str, Any], learner: Learner, history: History, cut: Cut, learned: int) -> str:
@@ -291,14 +291,12 @@ def _apply(
         version, learned = version + 1, cut.arrived
         covariance = _next_covariance(state, factory, result)
         learner = fit.learner
-        if history.rounds == cut.round:
-            base = covariance.log_det
-        else:
+        if history.rounds > cut.round:
             learner = learner.merge_scale(current.learner)
-            if result.covariance is not None:
-                base = result.covariance.log_det
-            elif covariance.exact != cut.exact:  # log det is that of another form
-                base = covariance.log_det
+        if history.rounds == cut.round or (result.covariance is None and covariance.exact != cut.exact):
+            base = covariance.log_det  # else that of the cut would be of another form
+        elif result.covariance is not None:
+            base = result.covariance.log_det
         radius = _radius(beta, state, learner, covariance, version)
         override = _next_override(state, cut.arrived, history)
         current = Version(learner, covariance, radius, current.rule, current.within_batch, override)
@@ -309,10 +307,9 @@ def _apply(
         state, current=current, clock=clock, history=history, arm_stats=ArmStats(), learned=learned, lost=lost
     )
     after, record = _watched(after, state, _record_of(after, fit, cut, _coverage(state), state.arm_stats))
-    why = fit.memory or (result.memory.why if result.memory is not None else "")
-    if why and not fit.reason:
-        record = replace(record, memory=why)
-        after = after.with_event("memory", why)
+    if fit.memory and not fit.reason:
+        record = replace(record, memory=fit.memory)
+        after = after.with_event("memory", fit.memory)
     after = changed(after, updates=state.updates.plus(record))
     return record_form_change(state, after, factory, history.rounds), record
 
@@ -428,11 +425,7 @@ def _coverage(state: PolicyState) -> float | None:
 
 
 def _record_of(
-    state: PolicyState,
-    fit: FitResult,
-    cut: Cut,
-    coverage: float | None = None,
-    arm_stats: ArmStats | None = None,
+    state: PolicyState, fit: FitResult, cut: Cut, coverage: float | None = None, arm_stats: ArmStats | None = None
 ) -> UpdateRecord:
     covariance = state.current.covariance
     chosen, least_known = (None, None) if arm_stats is None else arm_stats.deviations or (None, None)
