@@ -275,16 +275,15 @@ class CompiledStep:
         """Return what `select.decide` returns, or `slate_at_once`; None where these should, and warn of lost digits."""
         if not self.fits(state, rounds, factory, slots or 1):
             return None
-        current, clock, stats, history = state.current, state.clock, state.arm_stats, state.history
-        place = state.random
-        total, (_, arms), version = slots or len(rounds), rounds.present.shape, clock.version
-        self._one, self._task.version = None, version
+        current, clock, stats, history, place = state.current, state.clock, state.arm_stats, state.history, state.random
+        total, arms, single = slots or len(rounds), rounds.present.shape[1], rounds.single and not slots
+        self._one, self._task.version = None, clock.version
         most = slots or max(1, AT_ONCE // (arms * self._task.dim))
         start, parts, lots = 0, list[Array](), list[Array]()
-        while start < total:
-            count, log_det = min(total - start, most), current.covariance.log_det
+        while start < total and not (until_due and clock.due):
+            count = min(total - start, most)
             if until_due:
-                count = min(count, clock.lookahead(history.rounds, log_det))
+                count = min(count, clock.lookahead(history.rounds, current.covariance.log_det))
             if self._draws:
                 place = place.ahead(generator, count)
             history = self._bind(history, count)
@@ -305,20 +304,16 @@ class CompiledStep:
             place = place.after(count) if self._draws else place
             parts.append(self._room["scores"][:3].copy() if self._slate is None else self._slate)
             lots.append(self._room["held_out"].copy())
-            if end is not None and until_due:
-                break
-        most_arms = max(arms, state.most_arms)
         after = changed(state, current=current, clock=clock, history=history, random=place, reader=reader)
-        after.__dict__.update(arm_stats=stats, most_arms=most_arms)
-        scores, lot = parts[0], np.concatenate(lots) if self._lots else None
-        if rounds.single and not slots:
+        after.__dict__.update(arm_stats=stats, most_arms=max(arms, state.most_arms))
+        scores = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        lot = np.concatenate(lots) if self._lots else None
+        if single:
             chosen: Any = (self._task.arm,)
             self._one = (arms, self._task.dim) if rounds.whole else None
         else:
-            scores = scores if len(parts) == 1 else np.concatenate(parts, axis=1)
-            chosen = after.history.arms[-scores.shape[1] :].copy()
+            chosen = history.arms[-scores.shape[1] :].copy()
         worth = rounds.worth and rounds.worth[np.zeros(slots, np.int64)] if slots else rounds.worth_of(len(chosen))
-        single = rounds.single and not slots
         decision = decision_of(scores, chosen, after, life, lot, self._source, worth, single=single)
         if slots:
             decision.__dict__["slate"] = np.full(slots, decision.rounds[0])

@@ -369,7 +369,9 @@ class OpenBatch:
         after.__dict__.update(arm_stats=self.stats, most_arms=self.most_arms)
         worth, single = self.rounds.worth_of(len(arms)), self.rounds.single
         decision = decision_of(scores, arms, after, life, lot, source, worth, single=single)
-        return record_form_change(state, after, self.factory, self.changed), decision
+        if state.current.covariance.exact != self.current.covariance.exact:
+            after = record_form_change(state, after, self.factory, self.changed)
+        return after, decision
 
 
 def _in_order(done: list[Chosen]) -> Any:
