@@ -46,10 +46,8 @@ MAY_CHANGE = ("covariance", "limits", "loops", "dropped", "lost")
 """Settings of a policy, and entries of its records of updates, that are no part of what it is and has learned."""
 FIRST = 64  # rows whose contexts tell one function of contexts from another
 Url = str | os.PathLike[str]
-Contexts = Callable[[Any], Any]
-"""From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d)."""
-Task = Callable[..., str]
-"""Writes a file, and returns its temporary name."""
+Contexts = Callable[[Any], Any]  #: From a record batch to the contexts of its rounds, (n, K, d) or a list of (K_i, d).
+Task = Callable[..., str]  #: Writes a file, and returns its temporary name.
 Calls = Iterable[tuple[str, Sequence[Any]]]  # the name of each file, and the arguments of the task that writes it
 Commit = Callable[[Folder, Task, Calls], None]
 

@@ -113,8 +113,7 @@ class Mark(NamedTuple):
     log: str = ""
     line: int = 0
     start: int = 0
-    stop: int = 0
-    """Its number from 1, and its bytes in the file."""
+    stop: int = 0  #: Its number from 1, and its bytes in the file.
     begins: str = ""  # its first bytes, by which it is known again
     end: str = ""  # what it says of the end of the log, "" where it is a decision
 

@@ -71,36 +71,21 @@ class UpdateReport(Described):
     ['joined', 'late', 'duplicate', 'conflicting']
     """
 
-    number: int
-    """Which of the policy's updates it was, from 1."""
-    version: int
-    """The version that decided the rounds."""
-    rounds: int
-    """Rounds decided since the last update."""
-    rewards: int
-    """Rows of the files of rewards."""
-    joined: int
-    """Rewards that this update learned from, those of earlier nights included."""
-    late: int
-    """Rewards that it learned from and that are of earlier nights."""
-    duplicate: int
-    """Rewards that repeat a value that was known already."""
-    conflicting: int
-    """Rewards that differ from another of the same round; all of these are set aside."""
-    invalid: int
-    """Rewards that are not finite numbers."""
-    unknown: int
-    """Rewards with the id of no decision, or of several."""
-    repeated: int
-    """Rounds whose id another one has too: no reward can be told to be theirs, so they stay open."""
-    open: int
-    """Rounds of the policy without a reward."""
-    mean: float
-    """Mean reward of the rounds decided since the last update."""
-    error: float
-    """The standard error of that mean."""
-    record: dict[str, Any]
-    """What the update did: an `UpdateRecord`."""
+    number: int  #: Which of the policy's updates it was, from 1.
+    version: int  #: The version that decided the rounds.
+    rounds: int  #: Rounds decided since the last update.
+    rewards: int  #: Rows of the files of rewards.
+    joined: int  #: Rewards that this update learned from, those of earlier nights included.
+    late: int  #: Rewards that it learned from and that are of earlier nights.
+    duplicate: int  #: Rewards that repeat a value that was known already.
+    conflicting: int  #: Rewards that differ from another of the same round; all of these are set aside.
+    invalid: int  #: Rewards that are not finite numbers.
+    unknown: int  #: Rewards with the id of no decision, or of several.
+    repeated: int  #: Rounds whose id another one has too: no reward can be told to be theirs, so they stay open.
+    open: int  #: Rounds of the policy without a reward.
+    mean: float  #: Mean reward of the rounds decided since the last update.
+    error: float  #: The standard error of that mean.
+    record: dict[str, Any]  #: What the update did: an `UpdateRecord`.
 
 
 def update(

@@ -85,14 +85,11 @@ class DecisionLog:
     (<DecisionLog: 2 rounds, 1 rewards missing>, array([1, 0]), array([0.5, 0.5]), array([nan,  5.]))
     """
 
-    names: tuple[str, ...] = ()
-    """Names of the columns of `rows` or of a context, where they have names."""
-    arm_names: tuple[str, ...] = ()
-    """Names of arms 0, 1, …, where they have names."""
+    names: tuple[str, ...] = ()  #: Names of the columns of `rows` or of a context, where they have names.
+    arm_names: tuple[str, ...] = ()  #: Names of arms 0, 1, …, where they have names.
     held_out: frozenset[int] = frozenset()
     """The rounds that a lot decided (`Decision.held_out`); files do not hold it, `overrides` or `outcomes`."""
-    ids: tuple[str, ...] = ()
-    """The entries of the column `id` of a table that was read, one for each round; else ()."""
+    ids: tuple[str, ...] = ()  #: The entries of the column `id` of a table that was read, one for each round; else ().
     remarks: tuple[Remark, ...] = ()
     """What looked odd in a table that was read, and what was put right; each with its `kind` and its `rows`."""
     _table: Array | None = None  # (n, K) rewards, where some round has more than one

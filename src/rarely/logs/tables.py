@@ -29,7 +29,7 @@ import numpy as np
 from rarely.extend import Array, IntArray
 from rarely.extend.checks import InvalidInput, RarelyError, shown
 from rarely.extend.provisional import path_of
-from rarely.frames.columns import ColumnKind, check_distinct, is_gap, key_of, read_table
+from rarely.frames.columns import check_distinct, is_gap, key_of, read_table
 from rarely.frames.encoder import FrameEncoder
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none"}  # fields that stand for a value that is not known
@@ -37,7 +37,6 @@ NAME_LIKE = {"none", "na", "n/a", "null"}  # fields among them that may as well 
 WHOLE = re.compile(r"[+-]?\d{1,320}")
 DECIMAL = re.compile(r"[+-]?\d{1,320}\.\d{1,320}")
 FINER = re.compile(r"[.,]\d{6}(\d+)")
-DATE = re.compile(r"\d{4}-\d\d-\d\d")
 DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 SUSPICIOUS = {"reward", "rewards", "arm", "action", "propensity", "pscore", "prob", "probability"} | {
     *("propensities", "probs", "probabilities", "id", "uuid", "index", "time", "timestamp", "date", "label")
@@ -236,14 +235,6 @@ def columns_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
     return columns
 
 
-def _are_dates(values: Sequence[Any]) -> bool:
-    """Return whether values are text and all dates, or dates with times, of ISO 8601: a file has no other dates."""
-    stated = [value for value in values if not is_gap(value)]
-    return bool(stated) and all(
-        isinstance(each, str) and DATE.match(each) and moment(each) is not None for each in stated
-    )
-
-
 def _open_frame(frame: Any, name: str) -> NamedRows:
     if not hasattr(frame, "columns") and hasattr(frame, "__arrow_c_stream__"):
         frame = pyarrow().table(frame)
@@ -344,18 +335,13 @@ def read_columns(
     """
     names = _context_columns(table, context, ignore, roles, encoder)
     guessed = names if context is None and (encoder is None or isinstance(encoder, str)) else []
-    made = None
-    if encoder is not None:
-        table, encoder, made = _encoded(table, names, encoder, frame, context)
-    columns, numbers, coded, rows = _read(table, names if made is None else [], roles, drop_unknown=drop_unknown)
-    if made is None:
-        made = np.column_stack(columns)
+    if encoder is None:
+        read = _read(table, names, roles, drop_unknown=drop_unknown)
     else:
-        names = [str(name) for name in getattr(encoder, "names", range(made.shape[1]))]
-    read = Columns(tuple(names), made, numbers, coded, rows)
-    kept, remarks = _tidied(table, roles, read)
-    numbers = {role: column[kept] for role, column in numbers.items()}
-    coded = {role: Coded(each.values, each.codes[kept]) for role, each in coded.items()}
+        table, encoder, made = _encoded(table, names, encoder, frame, context)
+        named = tuple(str(name) for name in getattr(encoder, "names", range(made.shape[1])))
+        read = replace(_read(table, [], roles, drop_unknown=drop_unknown), names=named, context=made)
+    read = _tidied(table, roles, read)
     odd = [
         Remark(
             f"Column {name} is taken for a part of the context, though its name suggests something else; ignore it "
@@ -365,9 +351,9 @@ def read_columns(
         for name in guessed
         if SUSPICIOUS & {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
     ]
-    if "arm" in coded and "round" not in coded:
-        odd += remarks_on_arms(roles["arm"], coded["arm"], rows[kept], table.unit)
-    return replace(read, context=made[kept], numbers=numbers, coded=coded, rows=rows[kept], remarks=(*odd, *remarks))
+    if "arm" in read.coded and "round" not in read.coded:
+        odd += remarks_on_arms(roles["arm"], read.coded["arm"], read.rows, table.unit)
+    return replace(read, remarks=(*odd, *read.remarks))
 
 
 def _encoded(
@@ -386,17 +372,15 @@ def _encoded(
     if automatic or not hasattr(frame, "columns"):
         frame = columns_of(table.header, [line for _, line in lines])
     if automatic:
-        sample = {name: frame[name] for name in names}
-        kinds: dict[str, ColumnKind] = {name: "date" for name in names if _are_dates(sample[name])}
-        encoder = FrameEncoder.fit(sample, kinds=kinds)
+        encoder = FrameEncoder.fit({name: frame[name] for name in names})
     made = np.asarray(encoder.transform(frame), np.float64)
     if made.ndim != 2 or len(made) != len(lines):
         raise InvalidLog(f"an encoder must return a row of numbers for each of {len(lines)}; got {made.shape}.")
     return replace(table, lines=iter(lines)), encoder, made
 
 
-def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[IntArray, list[Remark]]:
-    """Return the places of the rows without repeated ones, in the order of time, and what to say about it."""
+def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> Columns:
+    """Return the rows without repeated ones, in the order of time, with what to say about it."""
     numbers, coded, rows = read.numbers, read.coded, read.rows
     remarks: list[Remark] = []
     kept = np.arange(len(rows))
@@ -433,7 +417,9 @@ def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> tuple[In
     if "round" not in coded and "reward" in numbers:
         gaps = np.sort(kept[np.isnan(numbers["reward"][kept])])
         remark(f"{len(gaps)} of {len(kept)} rewards are missing, and estimates leave them out", "gap", gaps)
-    return kept, remarks
+    numbers = {role: column[kept] for role, column in numbers.items()}
+    coded = {role: Coded(each.values, each.codes[kept]) for role, each in coded.items()}
+    return Columns(read.names, read.context[kept], numbers, coded, rows[kept], tuple(remarks))
 
 
 def _context_columns(
@@ -469,56 +455,43 @@ def _context_columns(
     return list(dict.fromkeys(context))
 
 
-def _read(
-    table: NamedRows, names: list[str], roles: dict[Role, str], *, drop_unknown: bool
-) -> tuple[list[Array], dict[Role, Array], dict[Role, Coded], IntArray]:
-    """Return the columns of the context, those of numbers and of names by role, and the numbers of the rows."""
-    header, rows = table.header, array("q")
-    context = [(header.index(name), array("d")) for name in names]
-    others: dict[Role, tuple[int, Any]] = {
-        role: (header.index(name), [] if role == "time" else array("q" if role in CODED else "d"))
-        for role, name in roles.items()
-    }
-    codes: dict[Role, dict[str, int]] = {role: {} for role in roles if role in CODED}
+def _read(table: NamedRows, names: list[str], roles: dict[Role, str], *, drop_unknown: bool) -> Columns:
+    """Return the columns of the context, those with a role, and the numbers of the rows."""
+    header, rows, codes = table.header, array("q"), {role: dict[str, int]() for role in CODED}
+    wanted: list[tuple[Role | None, int, Any]] = [(None, header.index(name), array("d")) for name in names]
+    for role, name in roles.items():
+        wanted.append((role, header.index(name), [] if role == "time" else array("q" if role in CODED else "d")))
     faults: Faults = {"number": {}, "name": {}, "probability": {}, "unknown": {}}
     for number, line in table.lines:
         rows.append(number)
-        wrong: list[tuple[str, int]] = []
-        for at, column in context:
-            if (value := finite_number(line[at])) is None:
-                wrong.append(("number", at))
-            column.append(math.nan if value is None else value)
-        for role, (at, column) in others.items():
-            kind, field = "", line[at]
+        for role, at, column in wanted:
+            value: Any
+            field, wrong = line[at], ""
             if role in CODED:
-                kind = "name" if is_missing(field) and not (role == "arm" and is_name_like(field)) else ""
-                column.append(codes[role].setdefault(str(key_of(field)), len(codes[role])))
+                wrong = "name" if is_missing(field) and not (role == "arm" and is_name_like(field)) else ""
+                value = codes[role].setdefault(str(key_of(field)), len(codes[role]))
             elif role == "time":
-                column.append(moment(field))
-                kind = "name" if column[-1] is None else ""
-            else:
-                value, missing = finite_number(field), is_missing(field)
-                if role == "probability" and missing:
-                    kind = "" if drop_unknown else "unknown"
-                elif value is None and not missing:
-                    kind = "number"
-                elif role == "probability" and not 0 < (value or 0) <= 1:
-                    kind = "probability"
-                column.append(math.nan if value is None else value)
-            if kind:
-                wrong.append((kind, at))
-        for kind, at in wrong:
-            faults[kind].setdefault(header[at], []).append((line[at], number))
+                value = moment(field)
+                wrong = "name" if value is None else ""
+            elif (value := finite_number(field)) is None:
+                value, known = math.nan, role is None or not is_missing(field)
+                wrong = "number" if known else "unknown" if role == "probability" and not drop_unknown else ""
+            elif role == "probability" and not 0 < value <= 1:
+                wrong = "probability"
+            column.append(value)
+            if wrong:
+                faults[wrong].setdefault(header[at], []).append((field, number))
     if not rows:
         raise InvalidLog(f"{table.name} has a header and no rows.")
     _complain(table, faults, hint="reward" not in roles)
-    if "time" in others:
-        at, moments = others["time"]
-        order = {time: float(place) for place, time in enumerate(sorted({*moments}))}
-        others["time"] = at, [order[time] for time in moments]
-    coded = {role: Coded(tuple(codes[role]), np.array(others[role][1], np.int64)) for role in codes}
-    values = {role: np.asarray(column, np.float64) for role, (_, column) in others.items() if role not in CODED}
-    return [np.asarray(column) for _, column in context], values, coded, np.array(rows, np.int64)
+    columns = {role: column for role, _, column in wanted if role is not None}
+    if "time" in columns:
+        order = {time: float(place) for place, time in enumerate(sorted({*columns["time"]}))}
+        columns["time"] = [order[time] for time in columns["time"]]
+    coded = {role: Coded(tuple(codes[role]), np.array(columns[role], np.int64)) for role in CODED if role in columns}
+    values = {role: np.asarray(column, np.float64) for role, column in columns.items() if role not in CODED}
+    context = np.column_stack([np.empty((len(rows), 0)), *(column for role, _, column in wanted if role is None)])
+    return Columns(tuple(names), context, values, coded, np.array(rows, np.int64))
 
 
 def _complain(table: NamedRows, faults: Faults, *, hint: bool) -> None:

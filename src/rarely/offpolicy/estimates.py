@@ -88,19 +88,16 @@ class Estimate:
     """
 
     value: float
-    error: float
-    """The standard error; infinite for a single round."""
+    error: float  #: The standard error; infinite for a single round.
     low: float
-    high: float
-    """The interval of the level: the score interval if `reward_range` is known, the normal one otherwise."""
+    high: float  #: The interval of the level: the score interval if `reward_range` is known, the normal one otherwise.
     level: float
     rounds: int
     """Rounds that the value is a mean of: those with a reward, for dr with a fitted model all but the first."""
     effective_rounds: float
     """(Σw)²/Σw²: how many rounds of the target itself would say about as much. In a difference, w is `|w_a − w_b|`."""
     largest_weight: float
-    note: str
-    """What to know before trusting it; empty when there is nothing."""
+    note: str  #: What to know before trusting it; empty when there is nothing.
     reward_range: Range | None = None
     """Where rewards lie: as given, [0, 1] if all are 0 or 1, or None where it is not known."""
 

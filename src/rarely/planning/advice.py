@@ -96,18 +96,13 @@ class Advice:
     batches: int
     rounds: int
     runs: int
-    replayed: int
-    """Rounds that the first candidate could replay; 0 without probabilities."""
+    replayed: int  #: Rounds that the first candidate could replay; 0 without probabilities.
     gains: tuple[tuple[float, float, float], ...]
     """For each candidate what a round earns over chance, and the interval of that."""
-    sources: dict[str, tuple[tuple[float, float], ...]]
-    """What each source alone says of that, with standard errors."""
-    seconds: tuple[tuple[float, float], ...]
-    """For each candidate the seconds of a decision, and of an update."""
-    recommended: str | None
-    """The name of the candidate; None where the log cannot tell."""
-    sentence: str
-    """The recommendation, or why there is none."""
+    sources: dict[str, tuple[tuple[float, float], ...]]  #: What each source alone says of that, with standard errors.
+    seconds: tuple[tuple[float, float], ...]  #: For each candidate the seconds of a decision, and of an update.
+    recommended: str | None  #: The name of the candidate; None where the log cannot tell.
+    sentence: str  #: The recommendation, or why there is none.
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -66,19 +66,15 @@ class Plan:
     horizon: int
     arms: int
     arm_names: tuple[str, ...]
-    dim: int
-    """Numbers in a context."""
-    blocks: bool
-    """Whether contexts are a round's row in the arm's block."""
+    dim: int  #: Numbers in a context.
+    blocks: bool  #: Whether contexts are a round's row in the arm's block.
     origin: Origin
     policy: str
     settings: dict[str, Any]
     seed: int
-    fit: Fit | None
-    """How good the fitted reward model is, where one is fitted."""
+    fit: Fit | None  #: How good the fitted reward model is, where one is fitted.
     frontier: Frontier
-    notes: tuple[str, ...]
-    """What it supposes, and where it extrapolates."""
+    notes: tuple[str, ...]  #: What it supposes, and where it extrapolates.
 
     @property
     def withheld(self) -> bool:

@@ -52,22 +52,16 @@ class Dataset:
 
     name: str
     file: str
-    size: int
-    """Bytes of the file."""
+    size: int  #: Bytes of the file.
     sha256: str
-    label: int
-    """The column of the class."""
-    counts: tuple[tuple[str, int], ...]
-    """Rows of each class, among those that are read."""
+    label: int  #: The column of the class.
+    counts: tuple[tuple[str, int], ...]  #: Rows of each class, among those that are read.
     urls: tuple[str, ...]
     """Addresses to fetch it from, in this order; a `.zip` holds the file as a member, a `.gz` is the file, packed."""
-    source: str
-    """Whom to cite, and the licence."""
+    source: str  #: Whom to cite, and the licence.
     delimiter: str = ","
-    unknown: str | None = None
-    """The class of rows that are left out, because their class is not known."""
-    every: int = 1
-    """Every how many rows one is read, for a file of whole numbers that is too large."""
+    unknown: str | None = None  #: The class of rows that are left out, because their class is not known.
+    every: int = 1  #: Every how many rows one is read, for a file of whole numbers that is too large.
     packed: bool = False
     """Whether it is also looked for as `file.gz`, and kept so in the cache; size and SHA-256 are those of the file."""
 

@@ -82,8 +82,7 @@ class World(ABC):
 
     arms: int
     dim: int
-    horizon: int | None = None
-    """How many rounds there are; None: as many as one likes."""
+    horizon: int | None = None  #: How many rounds there are; None: as many as one likes.
     context_scale: ContextMap | None = None
     """Given to policies that scale their contexts, where contexts come scaled; None: they find their own."""
 

@@ -49,20 +49,14 @@ class Day:
     (True, True)
     """
 
-    users: Array
-    """The numbers of each visitor, (n, u)."""
+    users: Array  #: The numbers of each visitor, (n, u).
     names: tuple[str, ...]
     """The names of the live articles, (K,), oldest first; an article keeps its name while it lives."""
-    features: Array
-    """The numbers of each article, (K, a)."""
-    means: Array
-    """The probability of a click on each article, (n, K)."""
-    clicks: Array
-    """1 where the visitor would click, else 0, (n, K)."""
-    hours: Array
-    """The time of each visit, (n,), in hours since the first day began."""
-    arrivals: Array
-    """The time at which its reward arrives, (n,), in the same hours; NaN where it never is."""
+    features: Array  #: The numbers of each article, (K, a).
+    means: Array  #: The probability of a click on each article, (n, K).
+    clicks: Array  #: 1 where the visitor would click, else 0, (n, K).
+    hours: Array  #: The time of each visit, (n,), in hours since the first day began.
+    arrivals: Array  #: The time at which its reward arrives, (n,), in the same hours; NaN where it never is.
 
     def __len__(self) -> int:
         return len(self.users)
