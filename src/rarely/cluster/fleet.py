@@ -271,9 +271,7 @@ class Decider:
             self._log.close()
 
 
-def audit(
-    url: Url, logs: str | os.PathLike[str], *, accept_losses: bool = False, model: Any = None
-) -> dict[str, float]:
+def audit(url: Url, logs: Url, *, accept_losses: bool = False, model: Any = None) -> dict[str, float]:
     """Make every logged decision of a fleet again, from its version in the store, its id and its contexts.
 
     Returns the ids whose decision differs, and by how much its probability, mean or bonus does; ∞ is another arm. In

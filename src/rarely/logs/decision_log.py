@@ -331,7 +331,9 @@ class DecisionLog:
         present = ~np.isnan(several.means)
         contexts = _of_slots(contexts, several)
         offered = _read_contexts(contexts, present, state.width_of("contexts"))
-        self._check_new(several.rounds)
+        distinct, counts = np.unique(several.rounds, return_counts=True)
+        if len(again := distinct[(counts > 1) | (state.places_of(distinct) != UNKNOWN)]):
+            raise InvalidLog(f"a round is recorded once, and round {again[0]} came twice. Use one log for each policy.")
         chosen = check_probabilities(several.arms, several.probabilities, several.rounds, present, unknown=unknown)
         columns: dict[str, Any] = {"rounds": several.rounds, "versions": several.versions, "arms": several.arms}
         columns |= {"propensities": chosen, "contexts": offered}
@@ -505,26 +507,16 @@ class DecisionLog:
         out[self._state["owners"], self._state["numbers"]] = values
         return out
 
-    # --- checks that need the log
-
-    def _check_new(self, numbers: IntArray) -> None:
-        distinct, counts = np.unique(numbers, return_counts=True)
-        again = distinct[(counts > 1) | (self._state.places_of(distinct) != UNKNOWN)]
-        if len(again):
-            raise InvalidLog(f"a round is recorded once, and round {again[0]} came twice. Use one log for each policy.")
-
     def _check_same(self, decision: Decision, places: IntArray) -> None:
         """Refuse a decision that differs from what is on record at these places."""
         state, chosen = self._state, chances_of_chosen(decision.arms, decision.probabilities)
-        facts = [
-            ("arm", state["arms"][places], decision.arms, 0),
-            ("version", state["versions"][places], decision.versions, 0),
-            ("probability of the arm", state["propensities"][places], chosen, SUM_TOLERANCE),
-        ]
-        for name, recorded, decided, tolerance in facts:
-            other = np.flatnonzero(np.abs(recorded - decided) > tolerance)
-            if len(other):
-                i = other[0]
+        for name, column, decided, tolerance in (
+            ("arm", "arms", decision.arms, 0),
+            ("version", "versions", decision.versions, 0),
+            ("probability of the arm", "propensities", chosen, SUM_TOLERANCE),
+        ):
+            recorded = state[column][places]
+            for i in np.flatnonzero(np.abs(recorded - decided) > tolerance)[:1]:
                 raise WrongDecision(
                     f"a reward must belong to a decision on record; the {name} on record for round "
                     f"{decision.rounds[i]} is {recorded[i]}, and this decision has {decided[i]}. Either another policy "
@@ -625,8 +617,7 @@ def _read_offered(
         width = rounds.present.shape[1]
         if arm_count not in (None, width):
             raise InvalidInput(f"the contexts are of {width} arms; got arm_count={arm_count!r}.")
-        (part,) = rounds.parts(lambda: len(rounds.present))
-        return width, rounds.present, part.rows
+        return width, rounds.present, _rows_of(rounds)
     if rows is None:
         raise InvalidLog("a log needs contexts, (n, K, d), or rows, (n, r), that all arms of a round share.")
     if arm_count is None:
@@ -776,8 +767,7 @@ def _read_contexts(contexts: Any, present: BoolArray, dim: int | None) -> Array:
     """Return (N, d): the contexts of the arms that were available; the decision knows which these are."""
     if isinstance(contexts, OpenContexts):
         rounds = read_rounds(contexts, present[0] if contexts.ndim == 2 else present, dim or contexts.shape[-1])
-        (part,) = rounds.parts(lambda: len(present))
-        return part.rows
+        return _rows_of(rounds)
     rounds = read_rounds(contexts, None, _last_axis(contexts) if dim is None else dim)
     available = rounds.present
     if isinstance(rounds.given, list) and available.shape[1] < present.shape[1]:
@@ -790,7 +780,11 @@ def _read_contexts(contexts: Any, present: BoolArray, dim: int | None) -> Array:
         )
     if not np.array_equal(available, present):
         rounds = read_rounds(contexts, present[0] if rounds.single else present, rounds.given[0].shape[-1])
-    (part,) = rounds.parts(lambda: len(present))
+    return _rows_of(rounds)
+
+
+def _rows_of(rounds: RoundContexts) -> Array:
+    (part,) = rounds.parts(lambda: len(rounds.present))
     return part.rows
 
 

@@ -459,13 +459,13 @@ def _read(table: NamedRows, names: list[str], roles: dict[Role, str], *, drop_un
     """Return the columns of the context, those with a role, and the numbers of the rows."""
     header, rows, codes = table.header, array("q"), {role: dict[str, int]() for role in CODED}
     wanted: list[tuple[Role | None, int, Any]] = [(None, header.index(name), array("d")) for name in names]
-    for role, name in roles.items():
-        wanted.append((role, header.index(name), [] if role == "time" else array("q" if role in CODED else "d")))
+    others: dict[Role, Any] = {role: [] if role == "time" else array("q" if role in CODED else "d") for role in roles}
+    wanted += [(role, header.index(roles[role]), column) for role, column in others.items()]
     faults: Faults = {"number": {}, "name": {}, "probability": {}, "unknown": {}}
+    value: Any
     for number, line in table.lines:
         rows.append(number)
         for role, at, column in wanted:
-            value: Any
             field, wrong = line[at], ""
             if role in CODED:
                 wrong = "name" if is_missing(field) and not (role == "arm" and is_name_like(field)) else ""
@@ -474,8 +474,8 @@ def _read(table: NamedRows, names: list[str], roles: dict[Role, str], *, drop_un
                 value = moment(field)
                 wrong = "name" if value is None else ""
             elif (value := finite_number(field)) is None:
-                value, known = math.nan, role is None or not is_missing(field)
-                wrong = "number" if known else "unknown" if role == "probability" and not drop_unknown else ""
+                value, stated = math.nan, role is None or not is_missing(field)
+                wrong = "number" if stated else "unknown" if role == "probability" and not drop_unknown else ""
             elif role == "probability" and not 0 < value <= 1:
                 wrong = "probability"
             column.append(value)
@@ -484,12 +484,11 @@ def _read(table: NamedRows, names: list[str], roles: dict[Role, str], *, drop_un
     if not rows:
         raise InvalidLog(f"{table.name} has a header and no rows.")
     _complain(table, faults, hint="reward" not in roles)
-    columns = {role: column for role, _, column in wanted if role is not None}
-    if "time" in columns:
-        order = {time: float(place) for place, time in enumerate(sorted({*columns["time"]}))}
-        columns["time"] = [order[time] for time in columns["time"]]
-    coded = {role: Coded(tuple(codes[role]), np.array(columns[role], np.int64)) for role in CODED if role in columns}
-    values = {role: np.asarray(column, np.float64) for role, column in columns.items() if role not in CODED}
+    if "time" in others:
+        order = {time: float(place) for place, time in enumerate(sorted({*others["time"]}))}
+        others["time"] = [order[time] for time in others["time"]]
+    coded = {role: Coded(tuple(codes[role]), np.array(others[role], np.int64)) for role in CODED if role in others}
+    values = {role: np.asarray(column, np.float64) for role, column in others.items() if role not in CODED}
     context = np.column_stack([np.empty((len(rows), 0)), *(column for role, _, column in wanted if role is None)])
     return Columns(tuple(names), context, values, coded, np.array(rows, np.int64))
 

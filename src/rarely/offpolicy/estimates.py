@@ -283,15 +283,13 @@ def _of_one(
         residuals = around_mean(terms.weights, terms.rewards) if whole else terms.residuals
         share = intervals.variance_share(terms.weights, terms.rewards, residuals, within)
         interval = intervals.score(terms.value, error, z, span, share, within)
-    return _estimate(
-        (terms.value, error, interval, level, within),
-        terms.weights,
-        log,
+    notes = [
         _note_on_target(sample, spread=span is None and estimator == "ips"),
         _note_on_rewards(terms.weights, terms.rewards, error, None if span is None else within),
         _note_on_value(terms.value, within),
         note_on_weights(terms.weights) if span is None else "",
-    )
+    ]
+    return _estimate((terms.value, error, interval, level, within), terms.weights, log, *notes)
 
 
 def _of_two(
@@ -309,14 +307,12 @@ def _of_two(
         widest = max(error, intervals.pooled_error(weights, residuals, distance))
         interval = cut(normal(value, widest, z), (-distance, distance))
     spread = within is None and estimator == "ips"
-    return _estimate(
-        (value, error, interval, level, within),
-        np.abs(weights),
-        log,
+    notes = [
         *(_note_on_target(sample, f"target {name}", spread=spread) for sample, name in zip(samples, "ab", strict=True)),
         _note_on_rewards(weights, one.rewards, error, within),
         note_on_weights(weights) if within is None else "",
-    )
+    ]
+    return _estimate((value, error, interval, level, within), np.abs(weights), log, *notes)
 
 
 def _estimate(
@@ -642,10 +638,8 @@ def evaluate(
             f"targets must be a dictionary of targets by name, such as {{'new': …}}; got {shown(targets)}."
         )
     present, made = log.present, []
-    every: dict[str, Target] = {
-        LOGGED: log.probabilities,
-        "all arms alike": present / present.sum(axis=1, keepdims=True),
-    }
+    alike = present / present.sum(axis=1, keepdims=True)
+    every: dict[str, Target] = {LOGGED: log.probabilities, "all arms alike": alike}
     every |= {f"always {log.arm_name(k)}": [k] * len(log) for k in np.flatnonzero(present.all(axis=0)).tolist()}
     every |= {name: _read_target(log, target) for name, target in (targets or {}).items()}
     sample_of = cache(lambda name: Sample.of(log, every[name]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -282,7 +283,7 @@ def plan(
 def improving_plan(*source: Any, soon: bool = True, **given: Any) -> Iterator[Plan]:
     """Yield the plan as it improves: at first of few short runs, then with every run; arguments as in `plan`."""
     asked = simulate.arguments_of(plan, source, given)
-    horizon, runs, seed, kinds = asked.horizon, asked.runs, asked.seed, asked.kinds
+    horizon, runs, kinds = asked.horizon, asked.runs, asked.kinds
     simulate.check_each_whole(asked, horizon=MIN_ROUNDS, max_rounds=MIN_ROUNDS, runs=1, jobs=1, seed=0)
     if asked.noise is not None:
         check_not_negative("noise", asked.noise, "because it is a standard deviation")
@@ -293,9 +294,9 @@ def improving_plan(*source: Any, soon: bool = True, **given: Any) -> Iterator[Pl
     log = played.log if isinstance(played, LoggedRounds) else None
     rounds = min(horizon, asked.max_rounds, horizon if isinstance(played, LoggedRounds) else played.horizon or horizon)
     counts = _counts(asked.batches, rounds)
-    world, origin, notes, fit = _case(played, rounds, asked.simulator, asked.noise, seed, progress)
+    world, origin, notes, fit = _case(asked, played, rounds, progress)
     maker(world.dim, world.context_scale, EveryRound(), 0)  # what cannot be made shows before anything is played
-    numbers = [int(number) for number in np.random.SeedSequence(seed).generate_state(runs + PILOTS)]
+    numbers = [int(number) for number in np.random.SeedSequence(asked.seed).generate_state(runs + PILOTS)]
     world = world.with_runs(numbers) if isinstance(world, LogWorld) and origin == "simulated" else world
     few = [count for count in counts if count <= rounds // SHORTER // 4]
     ladder = [(rounds // SHORTER, few, min(runs, MIN_RUNS))] if soon and few and rounds > SHORT else []
@@ -313,7 +314,7 @@ def improving_plan(*source: Any, soon: bool = True, **given: Any) -> Iterator[Pl
                 origin=origin,
                 policy=maker.name,
                 settings=dict(maker.settings),
-                seed=seed,
+                seed=asked.seed,
                 fit=fit,
                 frontier=frontier,
                 notes=(*_notes_on_rounds(played, horizon, length, kinds), *notes, *_notes_on_policy(log, maker)),
@@ -333,26 +334,22 @@ def _read_source(source: Any) -> LoggedRounds | World:
 
 
 def _case(
-    source: LoggedRounds | World,
-    rounds: int,
-    simulator: simulate.Simulator | None,
-    noise: float | None,
-    seed: int,
-    progress: Progress,
+    asked: SimpleNamespace, source: LoggedRounds | World, rounds: int, progress: Any
 ) -> tuple[World, Origin, Sequence[str], Fit | None]:
     """Return the world to simulate, where its rewards are from, notes on them, and how good a fit of them is."""
+    noise = asked.noise
     if isinstance(source, World):
-        if simulator is not None or noise is not None:
+        if asked.simulator is not None or noise is not None:
             raise InvalidInput("a world has its own rewards and noise; give simulator and noise with a log.")
         return source, "world", [f"Contexts and rewards are those of the world {type(source).__name__}."], None
-    if simulator is not None:
-        simulated = SimulatedRewards(source, simulator, noise)
+    if asked.simulator is not None:
+        simulated = SimulatedRewards(source, asked.simulator, noise)
         simulated.check()
         around = f"{simulate.DEFAULT_NOISE:g} times the spread of its means" if noise is None else f"{noise:g}"
         note = f"Rewards are those of the simulator given, with normal noise of {around} around them."
         return LogWorld(source, simulated, rounds), "simulated", [note], None
     progress("reward model", 0, 1)
-    fitted = fit_rewards(source, seed, noise=noise)
+    fitted = fit_rewards(source, asked.seed, noise=noise)
     progress("reward model", 1, 1)
     return LogWorld(source, fitted, rounds), "fitted", notes_on_fit(fitted.fit, source.log), fitted.fit
 

@@ -22,10 +22,11 @@ from rarely.errors import DriftWarning, InvalidInput, NothingToLearnWarning
 from rarely.extend import Array, IntArray, Progress, read_progress
 from rarely.extend.checks import as_number, check_choice, check_not_negative, check_positive, check_whole, shown
 from rarely.extend.provisional import rule_of, set_rule
-from rarely.offpolicy.intervals import Span, check_level, deviations, score
+from rarely.offpolicy.intervals import check_level, deviations
 from rarely.pages.grid import Grid
 from rarely.planning import many_trials
 from rarely.planning.many_trials import Rule
+from rarely.runs import statistics
 from rarely.runs.files import plain_json
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.boundaries import Spending, boundaries, spent
@@ -540,16 +541,10 @@ def _point(rows: list[dict[str, float]], plan: AnalysisPlan, policy: str, accrua
         means["median_bias"] = float(np.nanmedian(columns["median_bias"]))
         half = deviations(0.95) * float(columns["width"].std()) / math.sqrt(len(rows))
     means["width_high"] = means["width"] + half if math.isfinite(means["width"]) else math.inf
-    means["low"], means["high"] = _wilson(means["power"], len(rows))
-    means["error_low"], means["error_high"] = _wilson(means["error"], len(rows))
+    for name, low, high in (("power", "low", "high"), ("error", "error_low", "error_high")):
+        known = not np.isnan(columns[name]).any()
+        found = statistics.share(int(columns[name].sum()), len(rows)) if known else None
+        means[low], means[high] = (math.nan, math.nan) if found is None else (found.low, found.high)
     absent = {"time": None} if accrual is None else {}
     absent |= {"futile": None} if plan.effect is None else {}
     return TrialPoint(plan.rounds, len(plan.at), policy=policy, **means | absent)
-
-
-def _wilson(share: float, runs: int) -> tuple[float, float]:
-    """Return Wilson's interval of a proportion, if it is known."""
-    if math.isnan(share):
-        return math.nan, math.nan
-    whole = (0.0, 1.0)
-    return score(share, math.sqrt(share * (1 - share) / runs), deviations(0.95), Span(*whole, runs), 1.0, whole)

@@ -201,9 +201,7 @@ def share(count: int, runs: int) -> IntervalEstimate:
 def _spread(values: Sequence[float] | Array) -> tuple[float, tuple[float, float]]:
     """Return the standard error of the mean, and the least and the largest a; an error of 0 if runs cannot show it."""
     runs, x = len(values), np.asarray(values, np.float64)
-    if runs < 3:
-        return 0.0, (0.0, 0.0)
-    least, most = float(x.min()), float(x.max())
+    least, most = (float(x.min()), float(x.max())) if runs > 2 else (0.0, 0.0)
     if not most - least > ROUNDING * max(1.0, -least, most):
         return 0.0, (0.0, 0.0)
     # Sums by hand: a judge asks for ten thousands of these, and mean() and std() take five times as long.

@@ -81,19 +81,17 @@ class Table:
             raise InvalidInput(f"{path} is empty; a table needs rows.")
         header = None
         if any(isinstance(column, str) for column in (label, *ignore)) or _has_header(lines):
-            header, lines = lines[0], lines[1:]
-        width = len(header or lines[0])
-        at = _column(path, label, header, width)
-        omitted = {at, *(_column(path, column, header, width) for column in ignore)}
-        columns = list(zip(*lines, strict=True))
-        if not columns:
-            raise InvalidInput(f"{path} has a header and no rows.")
-        names = header or [str(i) for i in range(width)]
-        numbers = [_coded(path, names[i], column) for i, column in enumerate(columns) if i not in omitted]
+            header, *lines = lines
+            if not lines:
+                raise InvalidInput(f"{path} has a header and no rows.")
+        names = header or [str(i) for i in range(len(lines[0]))]
+        at, *omitted = (_column(path, column, header, len(names)) for column in (label, *ignore))
+        columns = list(zip(names, zip(*lines, strict=True), strict=True))
+        numbers = [_coded(path, *column) for i, column in enumerate(columns) if i not in (at, *omitted)]
         if not numbers:
-            left = "one column" if width == 1 else "no column left"
+            left = "one column" if len(names) == 1 else "no column left"
             raise InvalidInput(f"{path} has {left}; a table needs the class and at least one more.")
-        return cls.of(np.stack(numbers, axis=1), columns[at])
+        return cls.of(np.stack(numbers, axis=1), columns[at][1])
 
     @cached_property
     def digest(self) -> str:
