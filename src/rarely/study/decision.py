@@ -49,14 +49,10 @@ class Request(NamedTuple):
     contexts: Any
     id: str | None = None
     available: Any = None
-    actor: str = ""
-    """Who asks; if empty, the actor of the call."""
-    worth: Any = None
-    """What outcomes are worth; see `Study.ask`."""
-    slots: int | None = None
-    """How many arms are shown."""
-    user: str | None = None
-    """The id of the user; see `Policy.under`."""
+    actor: str = ""  #: Who asks; if empty, the actor of the call.
+    worth: Any = None  #: What outcomes are worth; see `Study.ask`.
+    slots: int | None = None  #: How many arms are shown.
+    user: str | None = None  #: The id of the user; see `Policy.under`.
 
 
 Requests = Iterable[Request | tuple[Any, ...]]
@@ -138,20 +134,14 @@ class Answer(Described):
     """
 
     id: str
-    arm: str | int
-    """The name of the arm, or its index if arms have no names."""
-    index: int
-    """The index of the arm, 0 … K−1."""
-    probability: float
-    """The probability with which the arm was drawn."""
+    arm: str | int  #: The name of the arm, or its index if arms have no names.
+    index: int  #: The index of the arm, 0 … K−1.
+    probability: float  #: The probability with which the arm was drawn.
     version: int
-    round: int
-    """The number of decisions of the study so far, this one included."""
+    round: int  #: The number of decisions of the study so far, this one included.
     stage: str
-    seq: int
-    """The number of its event in the record."""
-    time: int
-    """Microseconds since 1970 (UTC)."""
+    seq: int  #: The number of its event in the record.
+    time: int  #: Microseconds since 1970 (UTC).
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +164,12 @@ class DecisionRecord:
     means: Array
     bonuses: Array
     probabilities: Array
-    block: int
-    """The first event of the block in which it was decided."""
-    held_out: bool | None
-    """Whether a lot decided; see `Decision.held_out`."""
+    block: int  #: The first event of the block in which it was decided.
+    held_out: bool | None  #: Whether a lot decided; see `Decision.held_out`.
     actor: str
-    price: float | None = None
-    """The worth of a unit of the policy's `Ceiling`; None without one."""
-    limits: str = ""
-    """Which of "cap", "ceiling", "sticky" and "holdout" had a say; see `Policy.under`."""
-    erased: bool = False
-    """Whether contexts and ids were erased, with zeros in their place."""
+    price: float | None = None  #: The worth of a unit of the policy's `Ceiling`; None without one.
+    limits: str = ""  #: Which of "cap", "ceiling", "sticky" and "holdout" had a say; see `Policy.under`.
+    erased: bool = False  #: Whether contexts and ids were erased, with zeros in their place.
 
     @property
     def present(self) -> BoolArray:

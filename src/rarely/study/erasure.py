@@ -27,12 +27,9 @@ from rarely.study.storage import Tables
 from rarely.study.tell import closed_until, used_until
 from rarely.study.versions import OUTCOMES
 
-BY = ("id", "user")
-"""What names a person besides a column: ids of decisions, or of users."""
-COLUMN = "user."
-"""What may stand before the name of a column of the user's table; it must where that is "id" or "user"."""
-BYTES = bytes | bytearray | memoryview
-"""What Python takes apart into numbers, or reads as one."""
+BY = ("id", "user")  # what names a person besides a column: ids of decisions, or of users
+COLUMN = "user."  # what may stand before the name of a column of the user's table; it must where that is "id" or "user"
+BYTES = bytes | bytearray | memoryview  # what Python takes apart into numbers, or reads as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +58,10 @@ class Pruning(Described):
     1400
     """
 
-    events: int
-    """Decisions and rewards."""
-    bytes: int
-    """About how many they take."""
-    last: int
-    """The last event that goes; 0 for none."""
-    limit: str
-    """Why no more of them go; "" if all do."""
+    events: int  #: Decisions and rewards.
+    bytes: int  #: About how many they take.
+    last: int  #: The last event that goes; 0 for none.
+    limit: str  #: Why no more of them go; "" if all do.
 
 
 # --- erasing
@@ -116,10 +109,8 @@ class _Persons(NamedTuple):
 
     ids: frozenset[str]
     by: str
-    column: str
-    """The column that `by` names, if it names one."""
-    other: str = ""
-    """What `by` may have been meant for as well, in a sentence."""
+    column: str  # the column that `by` names, if it names one
+    other: str = ""  # what `by` may have been meant for as well, in a sentence
 
     def made(self, event: Event) -> bool:
         """Return whether an event is a decision about one of them that was not erased already."""

@@ -263,25 +263,17 @@ class Event:
     (4, 2)
     """
 
-    seq: int
-    """1, 2, … without gaps."""
+    seq: int  #: 1, 2, … without gaps.
     kind: EventKind
-    time: int
-    """Microseconds since 1970 (UTC); never less than the time of the previous event."""
+    time: int  #: Microseconds since 1970 (UTC); never less than the time of the previous event.
     actor: str
     reason: str
-    ref: str | None
-    """The decision id that the event is about, if any."""
-    key: str | None
-    """Which delivery of a reward it is; None for other kinds."""
-    why: str
-    """Why a reward is in quarantine; "" for everything else."""
-    body: str
-    """Canonical JSON."""
-    data: bytes
-    """Arrays as little-endian float64; `body` says which."""
-    previous: str
-    """The hash of the previous event."""
+    ref: str | None  #: The decision id that the event is about, if any.
+    key: str | None  #: Which delivery of a reward it is; None for other kinds.
+    why: str  #: Why a reward is in quarantine; "" for everything else.
+    body: str  #: Canonical JSON.
+    data: bytes  #: Arrays as little-endian float64; `body` says which.
+    previous: str  #: The hash of the previous event.
     hash: str
     _content: Body | None = field(default=None, init=False, repr=False, compare=False)
 

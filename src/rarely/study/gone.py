@@ -14,10 +14,8 @@ from typing import Any
 
 from rarely.study.events import Event, Position, arrays_in, canonical, day, digest, packed
 
-ERASED = '"erased":true'
-"""How the body of a row says that it was erased."""
-_NOBODY = " erased {}"
-"""What an id, or a user, becomes; it begins with a space, as no id of a caller does."""
+ERASED = '"erased":true'  # how the body of a row says that it was erased
+_NOBODY = " erased {}"  # what an id, or a user, becomes; it begins with a space, as no id of a caller does
 _KEPT = (
     "arm", "arms", "block", "cost", "decided", "gain", "held_out", "limits", "outcomes", "present", "price",
     "probability", "reward", "round", "shape", "stage", "unseen", "version", "worth",
@@ -29,20 +27,13 @@ _KEPT = (
 class Gone:
     """What all erasures and prunings of a record took."""
 
-    left: dict[int, str]
-    """Events that were erased, and the hash of what is left of each."""
-    rounds: frozenset[int]
-    """Rounds whose contexts were erased."""
-    snapshots: frozenset[int]
-    """Snapshots that were dropped, or will be as soon as they are not in use."""
-    erased: int
-    """The last erasure; 0 for none."""
-    last: int
-    """The last event that was pruned; 0 for none."""
-    pruned: dict[str, Any]
-    """What the last pruning said."""
-    said: tuple[str, ...]
-    """When, by whom and why, in a sentence each."""
+    left: dict[int, str]  # events that were erased, and the hash of what is left of each
+    rounds: frozenset[int]  # rounds whose contexts were erased
+    snapshots: frozenset[int]  # snapshots that were dropped, or will be as soon as they are not in use
+    erased: int  # the last erasure; 0 for none
+    last: int  # the last event that was pruned; 0 for none
+    pruned: dict[str, Any]  # what the last pruning said
+    said: tuple[str, ...]  # when, by whom and why, in a sentence each
 
     @property
     def begin(self) -> Position:

@@ -261,8 +261,7 @@ class StudySettings:
 
     arms: tuple[str, ...] | None = None
     blocks: ArmBlocks | Interval | None = None
-    tables: FrameTables | None = None
-    """What columns requests have, where they come by columns."""
+    tables: FrameTables | None = None  #: What columns requests have, where they come by columns.
     rewards: RewardRule = field(default_factory=RewardRule)
     stages: tuple[Stage, ...] = (Stage("main"),)
     control: str | None = None

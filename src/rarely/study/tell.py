@@ -42,12 +42,10 @@ class Tell(NamedTuple):
     id: str
     reward: Any
     key: str | None = None
-    actor: str = ""
-    """Who reports the reward; if empty, the actor of the call."""
+    actor: str = ""  #: Who reports the reward; if empty, the actor of the call.
     arm: Any = None
     """The arm that a person gave instead of the one decided: the reward is recorded and never learned from."""
-    reason: str = ""
-    """Why; if empty, the reason of the call. An override must have one."""
+    reason: str = ""  #: Why; if empty, the reason of the call. An override must have one.
     seen: int | None = None
     """Of a slate, whose rewards are a list: the last slot that was seen, counted from 1; None for all."""
 
@@ -67,10 +65,8 @@ class Receipt(Described):
 
     id: str
     status: Status
-    reason: str
-    """Why it is late or in quarantine."""
-    seq: int
-    """The number of its event; for a duplicate, that of the first delivery."""
+    reason: str  #: Why it is late or in quarantine.
+    seq: int  #: The number of its event; for a duplicate, that of the first delivery.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +93,11 @@ class Accounts:
     """
 
     received: int
-    used: int
-    """Counted in a training."""
-    pending: int
-    """Accepted, and waiting for the next training or the end of their window."""
+    used: int  #: Counted in a training.
+    pending: int  #: Accepted, and waiting for the next training or the end of their window.
     late: int
     quarantined: int
-    quarantine: dict[str, int]
-    """Quarantined rewards by reason."""
+    quarantine: dict[str, int]  #: Quarantined rewards by reason.
 
     @property
     def balanced(self) -> bool:

@@ -163,20 +163,14 @@ class PublishedVersion(Described):
 
     number: int
     parent: int | None
-    cut: int
-    """The last event that it learned from: the end of its log range."""
-    snapshot: int
-    """The event that holds its snapshot."""
-    sha256: str
-    """The hash of the snapshot's bytes."""
-    fingerprint: str
-    """The fingerprint of the policy: equal for equal policies, whatever file holds them."""
+    cut: int  #: The last event that it learned from: the end of its log range.
+    snapshot: int  #: The event that holds its snapshot.
+    sha256: str  #: The hash of the snapshot's bytes.
+    fingerprint: str  #: The fingerprint of the policy: equal for equal policies, whatever file holds them.
     settings: dict[str, Any]
     environment: dict[str, str]
-    seq: int
-    """The event that published it."""
-    first: int
-    """The first event after the parent's cut."""
+    seq: int  #: The event that published it.
+    first: int  #: The first event after the parent's cut.
 
 
 def versions_in(specials: Iterable[Event]) -> list[PublishedVersion]:
@@ -208,17 +202,13 @@ class Job:
     """
 
     study: str
-    token: int
-    """The fencing token of the lease."""
-    parent: int
-    """The version in use at the cut."""
-    cut: int
-    """The last event that the version knows."""
+    token: int  #: The fencing token of the lease.
+    parent: int  #: The version in use at the cut.
+    cut: int  #: The last event that the version knows.
     policy: Policy
     rounds: tuple[int, ...]
     rewards: tuple[float, ...]
-    force: bool
-    """Whether it is trained even if no reward came since the last update."""
+    force: bool  #: Whether it is trained even if no reward came since the last update.
 
 
 @dataclass(frozen=True, slots=True)

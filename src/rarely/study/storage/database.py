@@ -42,8 +42,7 @@ class Database(ABC):
     dialect: ClassVar[str]
     blob: ClassVar[str]  # the SQL type of bytes
     setup: ClassVar[str]  # the SQL that prepares for tables and their triggers
-    triggers: ClassVar[tuple[str, ...]]
-    """The SQL of the triggers that refuse changes of a table, {0}."""
+    triggers: ClassVar[tuple[str, ...]]  # the SQL of the triggers that refuse changes of a table, {0}
     lifts: ClassVar[tuple[tuple[str, str], ...]]  # the SQL that lifts each of them, and that ends this
     writable: ClassVar[str]  # the SQL that begins a transaction that writes
     schema_lock: ClassVar[str] = ""
