@@ -25,7 +25,7 @@ from rarely.study import (
     StudyError,
     train,
 )
-from rarely.study.gone import blanked
+from rarely.study.events import blanked
 from studies import contexts_of, every_storage, linear, neural, play
 
 SIGNED = {"actor": "ann", "reason": "asked on Monday"}

@@ -1,10 +1,13 @@
 """Worth in a study: on record with the decision, verified and replayed, by numbers, by arms and by columns."""
 
+import dataclasses
+import os
+
 import numpy as np
 import pytest
 
 from rarely import Ceiling, FixedGrid, FramePolicy, LinTS, LinUCB, Mixture, OnDemand, Shares, Worth
-from rarely.errors import CeilingReached, InvalidSlate, InvalidWorth
+from rarely.errors import CeilingReached, InvalidReward, InvalidSlate, InvalidWorth
 from rarely.logs import read_log
 from rarely.offpolicy import ips, slates
 from rarely.study import (
@@ -18,6 +21,7 @@ from rarely.study import (
     Study,
     StudyConflict,
     Tell,
+    train,
 )
 from studies import contexts_of, every_storage, linear
 
@@ -25,6 +29,9 @@ ITEMS = [
     {"sku": "a", "size": 1.0, "price": 3.0, "freight": 0.5},
     {"sku": "b", "size": 2.0, "price": 9.0, "freight": 1.0},
 ]
+
+
+SPENT = RewardRule(outcomes={"sale": 1.0, "tokens": 0.0}, spends="tokens")
 
 
 def shop(**settings):
@@ -319,8 +326,13 @@ def test_a_ceiling_and_shares_are_on_record_and_replayed(storage, kind, floors):
 
 def test_a_study_refuses_what_its_ceiling_cannot_count():
     learned = LinTS(2, FixedGrid(60, 4), seed=3).under(Ceiling(12.0, costs="learned"))
-    with pytest.raises(InvalidStudy, match="too late for a ceiling of learned costs"):
+    with pytest.raises(InvalidStudy, match="must come together: the outcome says what was spent; got spends=None"):
         Study.create("memory://prices-learned", "trial", policy=learned)
+    with pytest.raises(InvalidStudy, match="got spends='tokens'"):
+        Study.create("memory://prices-learned", "trial", policy=linear(), rewards=SPENT)
+    for wrong in ({"outcomes": {"sale": 1.0}}, {}, {"outcomes": SPENT.outcomes, "aggregation": "sum", "wait": 60}):
+        with pytest.raises(InvalidStudy, match="spends must be one of the outcomes, of rewards of which the first"):
+            RewardRule(spends="tokens", **wrong)
     study = Study.create(
         "memory://prices-known", "trial", policy=LinTS(2, FixedGrid(60, 4), seed=3).under(Ceiling(2.0))
     )
@@ -332,4 +344,95 @@ def test_a_study_refuses_what_its_ceiling_cannot_count():
         study.ask(contexts_of(3), worth={"spends": [1.0, 1.0, 1.0]})
     assert study.ask(contexts_of(3), worth={"spends": [0.0, 1.0, 1.0]}).index == 0
     assert study.status().decisions == 3
+    assert study.replay().equal
+
+
+COSTS = np.array([0.1, 0.3, 1.0])
+
+
+def thrifty(storage, total, rewards=SPENT, **settings):
+    policy = LinTS(2, FixedGrid(80, 8), seed=3).under(Ceiling(total, costs="learned"))
+    return Study.create(storage, "trial", policy=policy, arms=["a", "b", "c"], rewards=rewards, **settings)
+
+
+def spend(study, rounds):
+    """Ask, tell at once what was spent, and update when it is due; return what was spent, until the ceiling."""
+    spent = 0.0
+    for i in rounds:
+        try:
+            answer = study.ask(contexts_of(i), id=f"v{i}")
+        except CeilingReached:
+            break
+        cost = float(COSTS[answer.index]) * (1.5 if i % 3 else 0.5)
+        spent += cost
+        study.tell(answer.id, {"sale": float(answer.index == 2), "tokens": cost})
+        if study.due:
+            study.update()
+    return spent
+
+
+@every_storage
+def test_a_ceiling_of_learned_costs_is_exceeded_by_one_round_at_most(storage):
+    study = thrifty(storage, 12.0)
+    spent = spend(study, range(80))
+    assert 9.0 < spent <= 12.0 + 1.5
+    assert study.status().spent == pytest.approx(spent)
+    assert study.status().version == 2
+    assert max(record.price for record in study.decisions()) > 0
+    assert study.verify().whole
+    assert study.replay().equal
+    study.close()
+    if "sqlite" in str(storage):
+        again = Study.open(storage, "trial")
+        assert again.status().spent == pytest.approx(spent)
+        assert again.replay().equal
+        again.close()
+
+
+def test_processes_and_restarts_know_what_was_spent_at_every_decision(tmp_path):
+    shared = f"sqlite:///{tmp_path / 'trial.db'}?shared=1"
+    one = thrifty(shared, 60.0)
+    spend(one, range(14))
+    again = Study.open(shared, "trial")
+    spend(again, range(14, 21))
+    job = one.begin_update(force=True)
+    spend(again, range(21, 25))  # told while a version is trained that does not know it
+    one.finish_update(train(job))
+    assert one.status().spent == again.status().spent
+    one.rollback(1)
+    spend(again, range(25, 30))
+    again.erase("v3", actor="ann")
+    assert any("sums over contexts" in each for each in again.erase("v4", actor="ann").remains)
+    spend(one, range(30, 33))
+    told = sum(event.content["outcomes"]["tokens"] for event in one.events() if event.kind == "reward")
+    for study in (one, again):
+        assert study.status().spent == pytest.approx(told)
+        study.close()
+    opened = Study.open(shared, "trial")  # by a checkpoint
+    assert opened.status().spent == pytest.approx(told)
+    assert opened.verify().whole
+    assert opened.replay().equal
+    last = opened.ask(contexts_of(32), id="v32")
+    opened.close()
+    os.unlink(tmp_path / "trial.db-checkpoints")
+    with Study.open(shared, "trial") as repeated:
+        assert repeated.status().spent == pytest.approx(told)
+        assert repeated.ask(contexts_of(32), id="v32") == last
+
+
+def test_what_was_spent_counts_once_and_also_late(clock):
+    study = thrifty("memory://prices-late", 12.0, dataclasses.replace(SPENT, wait=60.0, most=10.0), clock=clock)
+    for i in range(3):
+        study.ask(contexts_of(i), id=f"v{i}")
+    for wrong in ({"sale": 1.0}, {"sale": 1.0, "tokens": -0.5}):
+        with pytest.raises(InvalidReward, match="must say what was spent, 'tokens', at least 0"):
+            study.tell("v0", wrong)
+    assert study.tell("v0", {"tokens": 2.0}).status == "accepted"
+    assert study.tell("v0", {"tokens": 3.0}).status == "quarantined"
+    assert study.tell("v1", {"sale": 99.0, "tokens": 5.0}).status == "quarantined"
+    assert study.status().spent == 2.0
+    clock.now += 100
+    assert study.tell("v2", {"tokens": 4.0}).status == "late"
+    assert study.tell("v2", {"tokens": 4.5}, key="again").status == "late"
+    assert study.status().spent == 6.0
     assert study.replay().equal

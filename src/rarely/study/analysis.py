@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely.extend import Array
-from rarely.extend.checks import shown
 from rarely.offpolicy.intervals import Range, cut, deviations, effective
 from rarely.runs.files import plain_json
 from rarely.study import effects as statistics
@@ -31,8 +30,8 @@ from rarely.study import reports
 from rarely.study.audit import records
 from rarely.study.boundaries import Final
 from rarely.study.effects import Outcomes, Scores, Summary, scores_of
-from rarely.study.errors import ApprovalNeeded, Erased, InvalidStudy
-from rarely.study.events import Body, Event, EventKind, check_text, day, read_moment
+from rarely.study.errors import Erased, InvalidStudy
+from rarely.study.events import Body, Event, EventKind, day, read_moment
 from rarely.study.looks import EVERYTHING, Cut, Look, Outlook
 from rarely.study.plan import COMPARED, AnalysisPlan
 from rarely.study.session import Session
@@ -789,23 +788,3 @@ def _next_number(plan: AnalysisPlan, last: dict[str, Any] | None, decisions: int
             "close enrolment, after which the final look may be taken."
         )
     return max(due, min(before + 1, len(plan.at)))
-
-
-def close(session: Session, arm: str | None, approved_by: str, signed: dict[str, str], *, every: bool = False) -> None:
-    """Record that an arm, or every one, gets no further patients; see `Study.close_arm`."""
-    names = session.settings.arms or ()
-    if not every and arm not in names:
-        raise InvalidStudy(f"arm must be one of {', '.join(names) or 'the named arms'}; got {shown(arm)}.")
-    if not check_text(approved_by, "approved_by") or approved_by.casefold() == signed["actor"].casefold():
-        raise ApprovalNeeded(
-            f"closing needs a second person: approved_by must name somebody other than {signed['actor']!r}."
-        )
-    with session.writing() as tables:
-        position = session.position
-        index = None if arm is None else names.index(arm)
-        if not position.enrolling or index in position.closed:
-            raise InvalidStudy(f"{'enrolment' if not position.enrolling else arm} is closed already.")
-        if index is not None and len({*position.shut, index}) >= len(names):
-            raise InvalidStudy(f"{arm} is the last open arm; close enrolment instead: study.close_enrolment.")
-        body = {"arm": index, "approved_by": approved_by, "round": position.rounds}
-        session.append(tables, "close", body, **signed)

@@ -23,11 +23,10 @@ from rarely.errors import InvalidContexts
 from rarely.extend import Described
 from rarely.extend.provisional import Worth, content_at, forget
 from rarely.logs import DecisionLog
-from rarely.logs.files import NOTES, columns_of, csv_of, names_of, write_table
+from rarely.logs.files import NOTES, columns_of, names_of, write_table
 from rarely.study.decision import DecisionRecord, block_of, record_of
 from rarely.study.errors import BrokenStudy, Erased, ErasedWarning, InvalidStorage, InvalidStudy, StudyError
-from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, canonical, flaw_of
-from rarely.study.gone import gone_of, kept_hash
+from rarely.study.events import GENESIS, PUBLISHING, SETTERS, Event, Position, canonical, flaw_of, gone_of, kept_hash
 from rarely.study.session import LivePolicy, Session, segments
 from rarely.study.settings import StudySettings, stage_at
 from rarely.study.storage import CHUNK, open_storage
@@ -135,7 +134,8 @@ def verify(
     """Check every row; with `head` or a file of `heads`, also that events with these hashes are still on record."""
     with session.reading() as tables:
         last, specials = tables.last_seq(), tables.specials()
-    gone, in_use = gone_of(specials), Position().after(*specials).base
+        gone, in_use = gone_of(specials), Position().after(*specials).base
+        held, _ = tables.size(gone.last)
     noted = {} if heads is None else read_heads(session, heads)
     noted |= {} if head is None else {last if seq is None else seq: head}
     previous, checked, lost = GENESIS, 0, False
@@ -167,7 +167,7 @@ def verify(
         lost |= noted.pop(event.seq, event.hash) != event.hash
     if checked < last or not checked:
         return Verification(checked, previous, checked + 1, f"event {checked + 1} is missing", gone.said)
-    if gone.last and (kept_hash(specials, gone.last) != gone.pruned["kept"] or _held(session, gone.last)):
+    if gone.last and (kept_hash(specials, gone.last) != gone.pruned["kept"] or held):
         flaw = f"of the events up to {gone.last}, which were pruned, others are there than were kept"
         return Verification(checked, previous, gone.last, flaw, gone.said)
     noted = {seq: each for seq, each in noted.items() if seq > gone.last}  # of a pruned event no hash is there
@@ -178,12 +178,6 @@ def verify(
     if not flaw and (lost or noted):
         flaw = "a noted hash is not on record any more: the end of the record was cut off or rewritten"
     return Verification(checked, previous, checked + 1 if flaw else None, flaw, gone.said)
-
-
-def _held(session: Session, last: int) -> int:
-    """Return how many decisions and rewards there are up to an event."""
-    with session.reading() as tables:
-        return tables.size(last)[0]
 
 
 def _encoder_flaw(session: Session, record: DecisionRecord) -> str:
@@ -337,6 +331,7 @@ class _Player:
 
     def play(self, block: list[Event]) -> None:
         first = block[0]
+        self._live.charge(first)
         if first.kind == "decide":
             self._decide([record_of(event, self._session.settings.arms) for event in block])
         elif first.kind == "cut" and first.seq in self._cuts:
@@ -459,13 +454,7 @@ def log_of(session: Session, last: int, first: int = 0) -> DecisionLog:
 
 
 class Exported(NamedTuple):
-    """What `Study.export` has written.
-
-    Examples
-    --------
-    >>> Exported(decisions=20, missing=3)
-    Exported(decisions=20, missing=3)
-    """
+    """What `Study.export` has written."""
 
     decisions: int
     missing: int  # decisions without a reward
@@ -500,12 +489,6 @@ def _notes(part: Sequence[DecisionRecord], settings: StudySettings) -> dict[str,
         notes["name"] = [str(each.answer.arm) for each in part]
         notes["sent"] = [canonical(each.question.table and each.question.table.sent) for each in part]
     return notes
-
-
-def csv_text(session: Session) -> Iterator[str]:
-    """Yield the table as CSV, a part at a time."""
-    for number, (columns, _) in enumerate(parts(session)):
-        yield csv_of(columns, head=not number)
 
 
 def export(session: Session, path: str | os.PathLike[str]) -> Exported:

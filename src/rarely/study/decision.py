@@ -206,7 +206,7 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         present = _present(request.available, settings.blocks.arms, settings.arms)
     else:
         numbers, present = _contexts(request, settings, dim)
-    worth = None
+    worth, user = None, None if request.user is None else check_id(request.user, "user")
     if request.worth is not None:
         worth, open_arms = _worth(request.worth, present, settings, table)
         if settings.tables is None and settings.blocks is None:  # else the numbers are not by arm
@@ -222,17 +222,15 @@ def read_request(request: Request, settings: StudySettings, dim: int) -> Questio
         hash = digest(canonical([numbers.shape, there]), packed(numbers))
     else:  # other text may become the same numbers
         hash = digest(canonical([table.sent, there]))
-    if worth is not None:
-        hash = digest(hash, canonical(worth.describe()))
+    hash = hash if worth is None else digest(hash, canonical(worth.describe()))
+    hash = hash if user is None else digest(hash, "user", user)
     if request.slots is not None:
         check_whole("slots", request.slots, 1, InvalidSlate)
         if request.slots > len(there):
             raise InvalidSlate(f"a slate must have at most as many slots as arms, {len(there)}; got {request.slots}.")
         slot_id(id, request.slots)
-    user = None if request.user is None else check_id(request.user, "user")
-    hash = hash if user is None else digest(hash, "user", user)
-    fields: dict[str, Any] = {"worth": worth, "slots": int(request.slots or 0), "user": user}
-    return Question(id, numbers, present, hash, check_text(request.actor, "actor"), table, **fields)
+    actor, slots = check_text(request.actor, "actor"), int(request.slots or 0)
+    return Question(id, numbers, present, hash, actor, table, worth, slots, user=user)
 
 
 def _worth(
@@ -415,10 +413,9 @@ def block_events(
         # What the chosen arm's outcome is worth stands here as well, where the database can sum it.
         chosen = {name: float(getattr(question.worth, name)[arm]) for name in ("gain", "cost") if worths}
         content |= {name: value for name, value in chosen.items() if abs(value) < LARGEST_NUMBER}
-        content |= {} if question.user is None else {"user": question.user}
-        content |= {} if prices is None else {"price": float(prices[i])}
-        content |= {"limits": str(reasons[i])} if reasons[i] else {}
-        content |= {} if question.slot is None else {"slot": list(question.slot)}
+        price, slot = prices if prices is None else float(prices[i]), question.slot and list(question.slot)
+        rare = {"user": question.user, "price": price, "limits": str(reasons[i]) or None, "slot": slot}
+        content |= {name: value for name, value in rare.items() if value is not None}
         data = packed(question.numbers, *(column[i, here] for column in columns), *worths.values())
         by = signed | ({"actor": question.actor} if question.actor else {})
         plain = table is None  # else what came may have other types than JSON

@@ -1,4 +1,4 @@
-"""Erasing what the record knows of persons, and pruning what is old; `gone` says what that leaves.
+"""Erasing what the record knows of persons, and pruning what is old; `events` says what that leaves.
 
 Both are one transaction, in which the triggers are lifted that refuse changes, and an event of the record.
 
@@ -20,8 +20,7 @@ from rarely.extend import Described
 from rarely.extend.checks import is_whole, shown
 from rarely.study.decision import slate_ids
 from rarely.study.errors import InvalidId, InvalidStudy, StudyBusy
-from rarely.study.events import Event, Position, hash_of, read_moment, summed
-from rarely.study.gone import blanked, gone_of, kept_hash
+from rarely.study.events import Event, Position, blanked, gone_of, hash_of, kept_hash, read_moment, summed
 from rarely.study.session import FEW_EVENTS, MAX_CATCH_UPS, LivePolicy, Session, segments
 from rarely.study.storage import Tables
 from rarely.study.tell import closed_until, used_until
@@ -84,6 +83,8 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
             ends = "stays, because the study has published all versions of its budget: begin another, and delete this."
         known = f"version {position.version}, which is in use, may have learned from erased contexts"
         remains.append(f"{known}: its snapshot {ends}")
+    if gone.rounds and session.settings.rewards.spends is not None:
+        remains.append("the costs to expect come from sums over contexts, which keep what erased ones added to them.")
     if gone.last and len(history) and history.rows[0] < history.logged + gone.pruned["round"]:
         remains.append(
             f"version {position.version}, which is in use, keeps contexts of decisions up to event {gone.last}, of "

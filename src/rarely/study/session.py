@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from rarely import Decision, Policy
-from rarely.errors import RarelyError, SnapshotError
+from rarely.errors import InvalidReward, RarelyError, SnapshotError
 from rarely.extend import Array, Arrays, ChoiceRule, provisional
 from rarely.extend.provisional import archive
 from rarely.study import errors
@@ -56,8 +56,20 @@ from rarely.study.decision import (
     slot_id,
 )
 from rarely.study.errors import BrokenStudy, StudyBusy, StudyError
-from rarely.study.events import SETTERS, Event, EventKind, Position, digest, flaw_of, next_event, packed, summed
-from rarely.study.gone import ERASED, Gone, gone_of
+from rarely.study.events import (
+    ERASED,
+    SETTERS,
+    Event,
+    EventKind,
+    Gone,
+    Position,
+    digest,
+    flaw_of,
+    gone_of,
+    next_event,
+    packed,
+    summed,
+)
 from rarely.study.settings import StudySettings, rule_of_stage, stage_at
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
 
@@ -105,9 +117,7 @@ def from_bytes(study: str, data: bytes, model: Any = None) -> Policy:
 
 def _of_study(study: str, saved: archive.Archive, model: Any) -> Policy:
     policy: Policy = provisional.restore(saved, "it", model=model)
-    provisional.set_life(
-        policy, digest("life", study)[:16]
-    )  # all processes of a study give it to decisions; see `Decision.life`
+    provisional.set_life(policy, digest("life", study)[:16])  # of all processes of a study; see `Decision.life`
     return policy
 
 
@@ -128,13 +138,10 @@ class LivePolicy:
     ) -> None:
         self.policy, self.position, self.base, self._settings = policy, position, base, settings
         self.rows = len(policy.history) if rows is None else rows
-        self.began = position.seq
-        """The last event when it began: what was erased later, it may know."""
+        self.began = position.seq  # the last event when it began: what was erased later, it may know
         self._policys_rule = provisional.rule_of(policy)
-        self._rules: dict[int, ChoiceRule] = {}
-        """The rules of the stages so far."""
-        self._alike: dict[int, bool] = {}
-        """Stages, and whether rounds one by one and in a block have the same bits there."""
+        self._rules: dict[int, ChoiceRule] = {}  # of the stages so far
+        self._alike: dict[int, bool] = {}  # stages, and whether rounds one by one and in a block have the same bits
 
     @property
     def mark(self) -> Mark:
@@ -173,43 +180,64 @@ class LivePolicy:
     def following(
         self, events: Iterable[Event], segment: Segment = lambda seq: None, *, whole: bool = False
     ) -> Iterator[None]:
-        """Do what `follow` does in parts, after each of which the caller may pause; leave out what is not `whole`."""
+        """Do what `follow` does in parts, after each of which the caller may pause; leave out what is not `whole`.
+
+        A part ends with what later decisions depend on: what was spent by one before.
+        """
         part: list[Event] = []
         now: tuple[int, ...] = ()
         for event in events:
             if event.kind == "decide":
                 group = self._group(event, segment)
                 if part and now and group != now:
-                    self._take_in(part, together=now[0] >= 0)
+                    self._take_in(part, now)
                     part = []
                     yield
                 now = group
             part.append(event)
+            if self._cost_in(event) is not None:
+                self._take_in(part, now)
+                part, now = [], ()
+                yield
         if part and not (whole and now):
-            self._take_in(part, together=bool(now) and now[0] >= 0)
+            self._take_in(part, now)
 
     def _group(self, event: Event, segment: Segment) -> tuple[int, ...]:
         """Return what decisions have in common that are repeated together; it begins with 0 and more for foreign ones.
 
         Those of the policy's own go by the block in which they were made, unless its bits do not depend on that.
         """
-        content, place = event.content, segment(event.seq)
-        round = content["round"]
+        round, place = event.content["round"], segment(event.seq)
         stage, _ = stage_at(self._settings.stages, round)
-        if place is None and round > GROUP and stage not in self._alike:
+        if place is not None:
+            return place, (round - 1) // GROUP, stage
+        if round > GROUP and stage not in self._alike:
             # Another number of arms may change the form of Z, and so who decides.
             fixed = self._settings.arms is not None
             self._alike[stage] = fixed and provisional.alike(self.policy, self._rule_of(stage))
-        if place is None and not (round > GROUP and self._alike[stage]):
-            return -1, content["block"]
-        return -1 if place is None else place, (round - 1) // GROUP, stage
+        if round > GROUP and self._alike[stage]:
+            return -1, (round - 1) // GROUP, stage
+        return -1, event.content["block"]
 
-    def _take_in(self, part: list[Event], *, together: bool) -> None:
-        """Repeat the decisions of a part, and move on behind it."""
-        records = [record_of(event, self._settings.arms) for event in part if event.kind == "decide"]
-        if records:
-            self.follow_records(records, together=together)
+    def _take_in(self, part: list[Event], group: tuple[int, ...]) -> None:
+        """Repeat the decisions of a part, which are of one group, and move on behind it."""
+        if records := [record_of(event, self._settings.arms) for event in part if event.kind == "decide"]:
+            self.follow_records(records, together=group[0] >= 0)
+        self.charge(part[-1])
         self.position = self.position.after(*part)
+
+    def _cost_in(self, event: Event) -> float | None:
+        """Return what a reward says that its decision took of the ceiling."""
+        spends = self._settings.rewards.spends
+        told = spends is not None and event.kind in ("reward", "late reward")
+        return event.content["outcomes"][spends] if told else None
+
+    def charge(self, event: Event) -> None:
+        """Tell the policy what a decision took of its ceiling, if an event says so."""
+        cost = self._cost_in(event)
+        if cost is not None:
+            with suppress(InvalidReward):  # it was told before, or a version has dropped the round
+                self.policy.observe(rounds=[event.content["round"]], costs=[cost])
 
     def follow_records(self, block: list[DecisionRecord], *, together: bool = False) -> None:
         """Repeat decisions of one stage."""
@@ -226,17 +254,15 @@ class LivePolicy:
         provisional.follow(self.policy, arms=arms, propensities=chances, **asked, ignore_running_bonuses=together)
 
     def _enter(self, stage: int) -> None:
-        """Set the rule of a stage."""
         rule, now = self._rule_of(stage), provisional.rule_of(self.policy)
         if now is not rule and now != rule:
             provisional.set_rule(self.policy, rule)
 
     def _rule_of(self, stage: int) -> ChoiceRule:
-        rule = self._rules.get(stage)
-        if rule is None:
+        if stage not in self._rules:
             settings = self._settings
-            rule = self._rules[stage] = rule_of_stage(settings.stages[stage], self._policys_rule, settings.arms)
-        return rule
+            self._rules[stage] = rule_of_stage(settings.stages[stage], self._policys_rule, settings.arms)
+        return self._rules[stage]
 
 
 def segments(base: int, specials: Iterable[Event]) -> Segment:
@@ -274,13 +300,10 @@ class Session:
         self._work, self._patience = 0.0, CHECKPOINT_WORK
         self._checkpoint: threading.Thread | None = None
         self._decided = -math.inf  # when the last transaction ended
-        self.saved = 0
-        """The last event of the latest checkpoint; what came later is repeated when the study is opened again."""
-        self._standby: LivePolicy | None = None
-        """The version that was in use before this one, to which a rollback is most likely."""
+        self.saved = 0  # the last event of the latest checkpoint; see `Study.saved`
+        self._standby: LivePolicy | None = None  # the version in use before, to which a rollback is most likely
         self._overtaken = False  # whether another process has changed the version in use
-        self.used: tuple[int, int] | None = None
-        """A cut and the number of rewards used up to it, which never changes; see `tell.accounts_of`."""
+        self.used: tuple[int, int] | None = None  # a cut and the rewards used up to it, which never change
         with storage.reading() as tables:
             row = tables.study(name)
             if row is None:
@@ -297,8 +320,7 @@ class Session:
 
     @property
     def live(self) -> LivePolicy:
-        """The policy in use; only inside of `writing`."""
-        assert self._live is not None
+        assert self._live is not None  # inside of `writing`
         return self._live
 
     @property
@@ -309,8 +331,7 @@ class Session:
     @property
     def due(self) -> bool:
         """Whether the schedule has ended the batch, according to the policy in memory, without a transaction."""
-        live = self._live
-        return live is not None and live.policy.due
+        return self._live is not None and self._live.policy.due
 
     def wall_clock(self) -> int:
         return round(self._clock() * 1e6)
@@ -502,26 +523,27 @@ class Session:
 
         Questions that are on record are answered as before, and new ones are decided together.
         """
-        slates = {i: each for i, each in enumerate(questions) if isinstance(each, Question) and each.slots}
-        if slates:
-            rest = [each for i, each in enumerate(questions) if i not in slates]
+        slates = [isinstance(each, Question) and each.slots > 0 for each in questions]
+        if any(slates):
+            rest = [each for each, slate in zip(questions, slates, strict=True) if not slate]
             found = iter(self.decide(tables, rest, signature) if rest else [])
-            done = {i: self._decide_slate(tables, each, signature) for i, each in slates.items()}
-            return [done[i] if i in done else next(found) for i in range(len(questions))]
+            pairs = zip(questions, slates, strict=True)
+            return [self._decide_slate(tables, each, signature) if slate else next(found) for each, slate in pairs]
         asked = [question for question in questions if isinstance(question, Question)]
         recorded = tables.decisions(list(dict.fromkeys(question.id for question in asked)))
-        new: dict[str, Question] = {}
-        for question in asked:
-            if question.id not in recorded:
-                new.setdefault(question.id, question)
         hashes = {id: event.content["request"] for id, event in recorded.items()}
-        hashes |= {id: question.hash for id, question in new.items()}
         answers: dict[str, Answer | RarelyError]
         answers = {id: answer_of(event, self.settings.arms) for id, event in recorded.items()}
+        new: list[Question] = []
+        for question in asked:
+            if question.id not in hashes:
+                hashes[question.id], opened = question.hash, self._opened(question)
+                if isinstance(opened, Question):
+                    new.append(opened)
+                else:
+                    answers[question.id] = opened
         events: list[Event] = []
-        opened = {id: self._opened(question) for id, question in new.items()}
-        answers |= {id: each for id, each in opened.items() if isinstance(each, RarelyError)}
-        answers |= self._decide_new([each for each in opened.values() if isinstance(each, Question)], signature, events)
+        answers |= self._decide_new(new, signature, events)
         tables.append(*events)
         results: list[Any] = []
         for question in questions:
@@ -533,8 +555,8 @@ class Session:
                 # An id whose question was refused is still free, also for another question of the same group.
                 results += self.decide(tables, [question], signature)
             else:
-                conflict = f"decision {question.id!r} was requested before with other contexts or other arms. "
-                advice = "The same request gets the same answer; a new request needs a new id."
+                conflict = f"decision {question.id!r} was requested before with other contexts or other arms. The same "
+                advice = "request gets the same answer; a new request needs a new id."
                 results.append(errors.StudyConflict(conflict + advice))
         return results
 
@@ -606,20 +628,19 @@ class Session:
         last = None if position is None else (position.seq, position.head)
         for event in events:
             seq, previous = (event.seq - 1, event.previous) if last is None else last
-            left = self._left_of(event) if ERASED in event.body else None
+            left = None
+            if ERASED in event.body:
+                with self.reading() as tables:
+                    left = gone_of(tables.specials()).left.get(event.seq)
             flaw = flaw_of(self.name, event, seq + 1, previous, left)
-            shuts = event.kind in ("close", "retire", "activate") and not flaw
-            arm = event.content["arm"] if shuts else None
-            if flaw or (arm is not None and arm >= len(self.settings.arms or ())):
-                flaw = flaw or f"event {event.seq} closes or opens arm {arm}, which the study does not have"
+            if not flaw and event.kind in ("close", "retire", "activate"):
+                arm = event.content["arm"] or 0  # None closes enrolment
+                if arm >= len(self.settings.arms or ()) and event.content["arm"] is not None:
+                    flaw = f"event {event.seq} closes or opens arm {arm}, which the study does not have"
+            if flaw:
                 raise BrokenStudy(f"the record of study {self.name!r} is damaged: {flaw}. Use a backup.")
             yield event
             last = None if position is None else (event.seq, event.hash)
-
-    def _left_of(self, event: Event) -> str | None:
-        """Return the hash of what an erasure left of an event; None if no erasure names it."""
-        with self.reading() as tables:
-            return gone_of(tables.specials()).left.get(event.seq)
 
     def _restored(self) -> LivePolicy:
         """Return the policy in use, from a checkpoint or its cut on, in short reads that keep nobody waiting."""

@@ -65,6 +65,9 @@ class RewardRule(Described):
     outcomes
         Names of outcomes and what one of each is worth, negative for a cost. `tell` then takes a dict of them, whose
         weighted sum is the reward; one that is left out counts 0. Each is on record, and in `log.outcomes`.
+    spends
+        The outcome that says what a decision took of the policy's `Ceiling(costs="learned")`. The first reward of a
+        decision must have it, and it counts at once, late or not, unless the reward goes to the quarantine.
 
     Examples
     --------
@@ -83,6 +86,7 @@ complete; got None.
     least: float | None = None
     most: float | None = None
     outcomes: dict[str, float] | None = None
+    spends: str | None = None
 
     def __post_init__(self) -> None:
         if self.outcomes is not None:
@@ -110,6 +114,11 @@ complete; got None.
             raise InvalidStudy("default needs wait, the seconds after which a reward counts as missing; got None.")
         if self.least is not None and self.most is not None and self.least >= self.most:
             raise InvalidStudy(f"least must be below most; got {self.least!r} and {self.most!r}.")
+        if self.spends is not None and (self.spends not in (self.outcomes or ()) or self.aggregation != "first"):
+            raise InvalidStudy(
+                "spends must be one of the outcomes, of rewards of which the first counts; got "
+                f"{shown(self.spends)} and aggregation {self.aggregation!r}."
+            )
 
     @property
     def window(self) -> int | None:
@@ -126,7 +135,14 @@ complete; got None.
         outcomes = dict(zip(reward, read_rewards(list(reward.values()), len(reward)).tolist(), strict=True))
         if any(abs(value) > MAX_REWARD for value in outcomes.values()):  # whose sum might be no number
             raise InvalidReward(f"outcomes must be numbers from -1e100 to 1e100; got {shown(reward)}.")
+        if self.spends is not None and not outcomes.get(self.spends, -1.0) >= 0:
+            raise InvalidReward(f"a reward must say what was spent, {self.spends!r}, at least 0; got {shown(reward)}.")
         return math.fsum(weights[name] * value for name, value in outcomes.items()), outcomes
+
+    def describe(self) -> dict[str, Any]:
+        """Return the rule as JSON."""
+        described = Described.describe(self)
+        return described if self.spends else {name: described[name] for name in described if name != "spends"}
 
     def contains(self, value: float) -> bool:
         """Return whether a reward is in range."""
@@ -240,9 +256,7 @@ def rule_of_stage(stage: Stage, own: ChoiceRule, arms: Sequence[str] | None) -> 
     if stage.burn_in:
         return UniformChoice()
     limits = stage.limits(arms)
-    if not np.any(np.asarray(limits) > 0):
-        return own
-    return FixedShares(own, limits)
+    return FixedShares(own, limits) if np.any(np.asarray(limits) > 0) else own
 
 
 # --- settings

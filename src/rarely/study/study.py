@@ -15,13 +15,14 @@ from rarely.extend import Progress, provisional
 from rarely.extend.checks import check_choice, is_whole, shown
 from rarely.extend.provisional import facts_table, forwarded
 from rarely.logs import DecisionLog
+from rarely.logs.files import csv_of
 from rarely.study import audit, erasure, versions
-from rarely.study.analysis import Analysis, analyse, close, take_look
+from rarely.study.analysis import Analysis, analyse, take_look
 from rarely.study.audit import Exported, Replay, Status, Verification
-from rarely.study.decision import DecisionRecord, Request, Requests, Slate, read_request, record_of, slot_id
+from rarely.study.decision import DecisionRecord, Request, Requests, Slate, read_request, record_of
 from rarely.study.erasure import Erasure, Pruning
 from rarely.study.errors import ApprovalNeeded, InvalidId, InvalidStudy, UnknownDecision, UnknownStudy
-from rarely.study.events import Event, check_id, check_signature
+from rarely.study.events import Event, check_id, check_signature, check_text
 from rarely.study.plan import AnalysisPlan
 from rarely.study.session import Clock, Session, StoppedSlate
 from rarely.study.settings import RewardRule, Stage, StudySettings
@@ -279,8 +280,7 @@ class Study:
             With "raise" the first error is raised, and nothing is decided. With "return" the error takes the place of
             the answer of a bad request, and the others are decided.
         """
-        answers, _ = self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)
-        return answers
+        return self.ask_and_tell(requests, (), actor=actor, reason=reason, errors=errors)[0]
 
     def request_schema(self) -> dict[str, Any]:
         """Return the JSON schema of what a request for one decision brings: contexts, or the columns of its tables."""
@@ -321,8 +321,7 @@ class Study:
 
     def tell_many(self, tells: Tells, *, actor: str = "", reason: str = "", errors: OnError = "raise") -> list[Any]:
         """Record many rewards in one commit; `errors` as in `ask_many`."""
-        _, receipts = self.ask_and_tell((), tells, actor=actor, reason=reason, errors=errors)
-        return receipts
+        return self.ask_and_tell((), tells, actor=actor, reason=reason, errors=errors)[1]
 
     def ask_and_tell(
         self, requests: Requests, tells: Tells, *, actor: str = "", reason: str = "", errors: OnError = "raise"
@@ -338,28 +337,20 @@ class Study:
         except TypeError as error:
             raise InvalidInput(f"requests and tells must be lists; {error}.") from None
         questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
-        slots = [_read(slots_of, Tell, tell, session.settings.rewards) for tell in tells]
-        counts = [len(each) if isinstance(each, Slate) else None for each in slots]
-        whole = {
-            slot_id(Tell(*tell).id, i): Tell(*tell).id
-            for tell, count in zip(tells, counts, strict=True)
-            for i in range(1, 1 + (count or 0))
-        }
-        each_slot = [one for each in slots for one in (each if isinstance(each, Slate) else [each])]
-        deliveries = [_read(read_tell, Tell, tell, session.settings.rewards) for tell in each_slot]
+        deliveries = [_read_tell(_read(slots_of, Tell, tell, session.settings.rewards), session) for tell in tells]
         if errors == "raise":
             _raise_first([*questions, *deliveries])
-        if all(isinstance(each, RarelyError) for each in (*questions, *deliveries)):
-            return questions, _by_slate(deliveries, counts)
+        if all(isinstance(each, RarelyError) for each in _each_slot([*questions, *deliveries])):
+            return questions, deliveries
         while True:
             try:
                 with session.writing() as tables:
                     # Callers differ in what is recorded, not in how they are decided: one block for all of them.
                     answers = session.decide(tables, questions, fields) if questions else []
-                    receipts = receive(session, tables, deliveries, whole, fields)
+                    receipts = receive(session, tables, deliveries, fields)
                     if errors == "raise":
                         _raise_first([*answers, *receipts])
-                return answers, _by_slate(receipts, counts)
+                return answers, receipts
             except StoppedSlate as stopped:  # nothing was recorded, so all others are decided once more
                 if errors == "raise":
                     raise stopped.error from None
@@ -424,14 +415,14 @@ class Study:
         """
         session, fields = self._session, _signed_by_person(actor, reason)
         with session.writing() as tables:
-            seq, event = candidate_of(session, tables)
+            event = candidate_of(session, tables)
             check_open(session, approving=True)
-        live = session.ready(seq, event.content["cut"])  # while others decide
+        live = session.ready(event.seq, event.content["cut"])  # while others decide
         with session.writing() as tables:
-            if seq != candidate_of(session, tables)[0]:
-                raise ApprovalNeeded(f"the candidate of event {seq} is not the current one any more.")
+            if event.seq != candidate_of(session, tables).seq:
+                raise ApprovalNeeded(f"the candidate of event {event.seq} is not the current one any more.")
             check_open(session, approving=True)
-            content = event.content | {"number": session.position.versions, "snapshot": seq}
+            content = event.content | {"number": session.position.versions, "snapshot": event.seq}
             session.append(tables, "version", content, **fields)
             session.install(tables, live)
         return int(content["number"])
@@ -443,8 +434,7 @@ class Study:
         """
         session, fields = self._session, _signed_by_person(actor, reason)
         with session.writing() as tables:
-            seq, _ = candidate_of(session, tables)
-            session.append(tables, "dismissed", {"candidate": seq}, **fields)
+            session.append(tables, "dismissed", {"candidate": candidate_of(session, tables).seq}, **fields)
 
     def rollback(self, version: int, *, actor: str = "", reason: str = "") -> None:
         """Let an earlier version decide again.
@@ -513,11 +503,9 @@ class Study:
 
         What it would have earned is an off-policy estimate: `snips(log, policy.probabilities(log.contexts))`.
         """
-        session = self._session
-        if version != "candidate":
-            seq = self._version(version).snapshot
+        session, seq = self._session, None if version == "candidate" else self._version(version).snapshot
         with session.writing() as tables:
-            return session.load(tables, candidate_of(session, tables)[0] if version == "candidate" else seq)
+            return session.load(tables, candidate_of(session, tables).seq if seq is None else seq)
 
     def _version(self, version: Any) -> PublishedVersion:
         rows = self.versions()
@@ -574,7 +562,7 @@ class Study:
 
     def csv_text(self) -> Iterator[str]:
         """Yield the same table as CSV, a part at a time."""
-        return audit.csv_text(self._session)
+        return (csv_of(columns, head=not number) for number, (columns, _) in enumerate(audit.parts(self._session)))
 
     def analysis(self, *, plan: AnalysisPlan | None = None, control: str | None = None, as_of: Any = None) -> Analysis:
         """Analyse a trial: arm means and contrasts with intervals, stages, missing rewards, balance and deviations.
@@ -608,7 +596,7 @@ class Study:
         `approved_by` names a second person. Raises `ApprovalNeeded` without one, and `InvalidStudy` if the arm is
         unknown, closed already or the last one.
         """
-        close(self._session, arm, approved_by, _signed_by_person(actor, reason))
+        self._close(self._index(arm), approved_by, _signed_by_person(actor, reason))
 
     def retire_arm(self, arm: str, *, actor: str, reason: str = "") -> None:
         """Give an arm no decisions until `activate_arm`; rewards of those that it has are learned from.
@@ -623,26 +611,44 @@ class Study:
         self._set_retired(arm, False, _signed_by_person(actor, reason))
 
     def _set_retired(self, arm: str, retired: bool, fields: dict[str, str]) -> None:
-        names = self.settings.arms or ()
-        if arm not in names:
-            raise InvalidStudy(f"arm must be one of {', '.join(names) or 'the named arms'}; got {shown(arm)}.")
+        index = self._index(arm)
         if self.settings.plan is not None:
             raise InvalidStudy("a trial with a plan closes arms, as a second person approves; see Study.close_arm.")
         with self._session.writing() as tables:
-            position, index = self._session.position, names.index(arm)
+            position = self._session.position
             if (index in position.retired) == retired:
                 return
-            if retired and len({*position.shut, index}) >= len(names):
+            if retired and position.opens_only(index, self.settings.arms):
                 raise InvalidStudy(f"{arm} is the last open arm, without which nothing can be decided.")
             content = {"arm": index, "round": position.rounds}
             self._session.append(tables, "retire" if retired else "activate", content, **fields)
+
+    def _index(self, arm: Any) -> int:
+        names = self.settings.arms or ()
+        if arm not in names:
+            raise InvalidStudy(f"arm must be one of {', '.join(names) or 'the named arms'}; got {shown(arm)}.")
+        return names.index(arm)
 
     def close_enrolment(self, *, actor: str, approved_by: str, reason: str = "") -> None:
         """Take no further patients: new decisions raise `EnrolmentClosed`, and the final look may be taken.
 
         Outcomes of those enrolled are still accepted. `approved_by` names a second person, as in `close_arm`.
         """
-        close(self._session, None, approved_by, _signed_by_person(actor, reason), every=True)
+        self._close(None, approved_by, _signed_by_person(actor, reason))
+
+    def _close(self, arm: int | None, approved_by: str, signed: dict[str, str]) -> None:
+        if not check_text(approved_by, "approved_by") or approved_by.casefold() == signed["actor"].casefold():
+            raise ApprovalNeeded(
+                f"closing needs a second person: approved_by must name somebody other than {signed['actor']!r}."
+            )
+        with self._session.writing() as tables:
+            position, name = self._session.position, "enrolment" if arm is None else (self.settings.arms or ())[arm]
+            if not position.enrolling or arm in position.closed:
+                raise InvalidStudy(f"{name if position.enrolling else 'enrolment'} is closed already.")
+            if arm is not None and position.opens_only(arm, self.settings.arms):
+                raise InvalidStudy(f"{name} is the last open arm; close enrolment instead: study.close_enrolment.")
+            body = {"arm": arm, "approved_by": approved_by, "round": position.rounds}
+            self._session.append(tables, "close", body, **signed)
 
     # --- audits
 
@@ -750,13 +756,18 @@ def _read(read: Any, kind: Any, fields: Any, *others: Any) -> Any:
         return error
 
 
-def _by_slate(receipts: list[Any], counts: list[int | None]) -> list[Any]:
-    """Return receipts with those of a slate as one."""
-    rest = iter(receipts)
-    return [next(rest) if count is None else Slate(next(rest) for _ in range(count)) for count in counts]
+def _read_tell(tell: Any, session: Session) -> Any:
+    if isinstance(tell, Slate):
+        return Slate(_read_tell(slot, session) for slot in tell)
+    return _read(read_tell, Tell, tell, session.settings.rewards)
+
+
+def _each_slot(results: list[Any]) -> Iterator[Any]:
+    for each in results:
+        yield from each if isinstance(each, Slate) else [each]
 
 
 def _raise_first(results: list[Any]) -> None:
-    for each in results:
+    for each in _each_slot(results):
         if isinstance(each, RarelyError):
             raise each

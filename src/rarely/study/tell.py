@@ -18,8 +18,7 @@ from rarely.extend import Described
 from rarely.extend.checks import InvalidSlate, is_whole, read_rewards, shown
 from rarely.study.decision import Slate, slate_ids, slot_id
 from rarely.study.errors import BrokenStudy, StudyConflict
-from rarely.study.events import Event, EventKind, canonical, check_id, check_text
-from rarely.study.gone import gone_of
+from rarely.study.events import Event, EventKind, canonical, check_id, check_text, gone_of
 from rarely.study.session import Session
 from rarely.study.settings import RewardRule, StudySettings
 from rarely.study.storage import CHUNK, Tables
@@ -159,23 +158,20 @@ def _shares(each: Delivery, first: Event) -> Slate:
     return Slate(replace(shared, id=id) for id in ids)
 
 
-def receive(
-    session: Session, tables: Tables, deliveries: Sequence[Any], slates: dict[str, str], signature: dict[str, str]
-) -> list[Any]:
-    """Return a receipt or an error for each delivery; an error given as a delivery keeps its place.
+def receive(session: Session, tables: Tables, deliveries: Sequence[Any], signature: dict[str, str]) -> list[Any]:
+    """Return a receipt or an error for each delivery, also in a `Slate` of them; an error given as one keeps its place.
 
-    `slates` has the id of the slate by the ids of slots that were told in a list. One number for a slate is shared
-    equally by its slots, and has a `Slate` of receipts.
+    One number for a slate is shared equally by its slots, has a `Slate` of receipts, and is recorded whole or not at
+    all.
     """
-    names, ids = session.settings.arms, dict.fromkeys(each.id for each in deliveries if isinstance(each, Delivery))
+    names = session.settings.arms
+    listed = [one for each in deliveries if isinstance(each, Slate) for one in each]
+    slates = {one.id: one.id.rpartition("#")[0] for one in listed if isinstance(one, Delivery)}
+    ids = dict.fromkeys(each.id for each in [*listed, *deliveries] if isinstance(each, Delivery))
     decisions = tables.decisions([*ids, *slates.values()])
     firsts = tables.decisions([f"{id}#1" for id in ids if id not in decisions and id not in slates])
     wholes = {first.content["slot"][0]: first for first in firsts.values() if "slot" in first.content}
-    parts = [
-        _shares(each, wholes[each.id]) if isinstance(each, Delivery) and each.id in wholes else [each]
-        for each in deliveries
-    ]
-    slots = [each.id for part in parts if isinstance(part, Slate) for each in part]
+    slots = [slot for first in wholes.values() for slot in slate_ids(first.content)[1:]]
     decisions |= tables.decisions(slots)
     earlier = tables.deliveries([*dict.fromkeys([*ids, *slots])])
     events: list[Event] = []
@@ -198,14 +194,20 @@ def receive(
         event = session.next_event(kind, body, ref=each.id, key=each.key, why=why, **signed)
         events.append(event)
         earlier[each.id].append(event)
+        session.live.charge(event)
         return Receipt(each.id, _STATUS[kind], why, event.seq)
 
-    results: list[Any] = []
-    for part in parts:
-        found = [judged(each) for each in part]
+    def received(each: Any) -> Any:
+        if isinstance(each, Slate):
+            return Slate(map(received, each))
+        if not isinstance(each, Delivery) or each.id not in wholes:
+            return recorded(each, judged(each))
+        part = _shares(each, wholes[each.id])
+        found = [judged(share) for share in part]
         wrong = next((result for result in found if isinstance(result, RarelyError)), None)
-        done = found if wrong else [recorded(*pair) for pair in zip(part, found, strict=True)]
-        results.append(wrong or (Slate(done) if isinstance(part, Slate) else done[0]))
+        return wrong or Slate(map(recorded, part, found))
+
+    results = [received(each) for each in deliveries]
     tables.append(*events)
     return results
 

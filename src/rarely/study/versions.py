@@ -35,8 +35,7 @@ from rarely.golden import family_of
 from rarely.runs.machine import end_with
 from rarely.study import errors
 from rarely.study.errors import BrokenStudy, InvalidStudy, StaleTrainer, StudyBusy, StudyError
-from rarely.study.events import PUBLISHING, Event, EventKind, Position, canonical, next_event
-from rarely.study.gone import Gone, gone_of
+from rarely.study.events import PUBLISHING, Event, EventKind, Gone, Position, canonical, gone_of, next_event
 from rarely.study.session import LOG, Clock, LivePolicy, Session, from_bytes, sha256_of, to_bytes
 from rarely.study.settings import StudySettings, check_updates, stage_at
 from rarely.study.storage import Lease, Storage, Tables
@@ -85,12 +84,12 @@ def create(
     """Write the first event and version 0 of a new study, unless the same study exists."""
     content, snapshot = _first_content(name, policy, settings)
     ledger = state_of(policy).ledger
-    if ledger is not None and ledger.costs is not None:
+    learned, spends = ledger is not None and ledger.costs is not None, settings.rewards.spends
+    if learned != (spends is not None):
         raise errors.InvalidStudy(
-            "a study learns what it is told at its next version, too late for a ceiling of learned costs; give "
-            "known costs with each request: worth={'spends': …}."
+            f"Ceiling(costs='learned') and RewardRule(outcomes=…, spends=…) must come together: the outcome says what "
+            f"was spent; got spends={spends!r}. Costs that are known come with each request: worth={{'spends': …}}."
         )
-    batches: int | None = getattr(policy.schedule, "batches", None)
     with storage.writing(name) as tables:
         row = tables.study(name)
         if row is not None:
@@ -103,8 +102,9 @@ def create(
                     f"Study.open, or choose another name.{drawn}"
                 )
             return
-        row = tables.add_study(name, UNLIMITED if batches is None else batches)
-        tables, now = tables.of(row), round(clock() * 1e6)
+        batches: int | None = getattr(policy.schedule, "batches", None)
+        tables = tables.of(tables.add_study(name, UNLIMITED if batches is None else batches))
+        now = round(clock() * 1e6)
         tables.append(next_event(name, Position().last, "create", now, content, actor=actor, reason=reason))
         tables.add_snapshot(1, content["sha256"], snapshot)
 
@@ -297,12 +297,11 @@ def _has_died(holder: str) -> bool:
         return False
     if int(number) == os.getpid():  # of an earlier process 1 of this container, or of a training that was given up
         return holder not in _ACTIVE.values()
-    try:
-        os.kill(int(number), 0)  # signal 0 only checks that the process exists
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
+    with suppress(PermissionError, OverflowError):
+        try:
+            os.kill(int(number), 0)  # signal 0 only checks that the process exists
+        except ProcessLookupError:
+            return True
     return False
 
 
@@ -443,10 +442,9 @@ def check_open(session: Session, *, approving: bool = False) -> None:
         )
 
 
-def candidate_of(session: Session, tables: Tables) -> tuple[int, Event]:
-    """Return the event of the version that awaits approval, and its number."""
-    seq = session.position.candidate
-    event = None if seq is None else tables.event(seq)
-    if seq is None or event is None:
+def candidate_of(session: Session, tables: Tables) -> Event:
+    """Return the event of the version that awaits approval."""
+    event = tables.event(session.position.candidate or 0)
+    if event is None:
         raise errors.ApprovalNeeded(f"study {session.name!r} has no candidate that awaits approval; call update first.")
-    return seq, event
+    return event

@@ -30,7 +30,7 @@ Run = Callable[..., list[tuple[Any, ...]]]
 """Runs one statement, with ? for each parameter that follows in a sequence, and returns its rows."""
 
 _EVENT = "seq, kind, time, actor, reason, ref, key, why, body, data, previous, hash"
-_NOT_SPECIAL = f"AND kind NOT IN ({', '.join('?' * len(SPECIALS))})"
+_SPECIAL = f"IN ({', '.join('?' * len(SPECIALS))})"
 _FIELDS = attrgetter(*_EVENT.split(", "))
 _REWARDED = (
     "FROM rarely_events d JOIN rarely_events r ON r.study = d.study AND r.ref = d.ref AND r.key IS NOT NULL "
@@ -96,8 +96,7 @@ class Tables:
 
     def _events(self, where: str, *parameters: Any) -> list[Event]:
         """Return the events that fulfil a condition."""
-        sql = f"SELECT {_EVENT} FROM rarely_events WHERE study = ? {where}"
-        rows = self._rows(sql, *parameters)
+        rows = self._rows(f"SELECT {_EVENT} FROM rarely_events WHERE study = ? {where}", *parameters)
         return [_made(Event, row) for row in rows]
 
     # --- all studies
@@ -155,10 +154,9 @@ class Tables:
 
     def specials(self, first: int = 0) -> list[Event]:
         """Return the events after `first` except decisions, rewards and cuts: versions, approvals, pins and so on."""
-        marks = ", ".join("?" * len(SPECIALS))
-        where = f"AND kind <> 'decide' AND kind IN ({marks}) AND seq > ?"
         # Sorted here: with ORDER BY seq, SQLite would scan the whole record instead of using the index of kinds.
-        return sorted(self._events(where, *SPECIALS, first), key=attrgetter("seq"))
+        events = self._events(f"AND kind <> 'decide' AND kind {_SPECIAL} AND seq > ?", *SPECIALS, first)
+        return sorted(events, key=attrgetter("seq"))
 
     def most_arms(self) -> int:
         """Return the largest number of arms of a decision; 0 if there is none."""
@@ -219,12 +217,12 @@ class Tables:
         """Return how many events up to `last` are not special, and about how many bytes they take."""
         sizes = " + ".join(f"length({name})" for name in ("body", "data", "previous", "hash", "actor", "reason"))
         sql = f"SELECT count(*), coalesce(sum({sizes}), 0) FROM rarely_events WHERE study = ? AND seq <= ?"
-        events, size = self._rows(f"{sql} {_NOT_SPECIAL}", last, *SPECIALS)[0]
+        events, size = self._rows(f"{sql} AND kind NOT {_SPECIAL}", last, *SPECIALS)[0]
         return int(events), int(size)
 
     def prune(self, last: int) -> None:
         """Delete the events up to `last` that are not special."""
-        self._rows(f"DELETE FROM rarely_events WHERE study = ? AND seq <= ? {_NOT_SPECIAL}", last, *SPECIALS)
+        self._rows(f"DELETE FROM rarely_events WHERE study = ? AND seq <= ? AND kind NOT {_SPECIAL}", last, *SPECIALS)
 
     def snapshots(self) -> set[int]:
         """Return the events whose snapshots are there."""
