@@ -12,6 +12,7 @@ from torch.nn.utils.parametrizations import weight_norm
 import rarely.torch
 from rarely._core.covariance import Limit
 from rarely._core.covariance.diagonal import Diagonal
+from rarely.torch import gradients
 from rarely.torch.factors import DeviceDual, inner_products
 
 
@@ -347,6 +348,27 @@ def test_a_module_that_mixes_contexts_is_refused_when_it_is_made_or_when_it_does
             model.network().values_and_factors(model.weights, rows)
     with pytest.raises(rarely.InvalidInput, match=r"mix the contexts of a call"):
         rarely.torch.Module(MixesBelow(-30.0), examples=rows[:, :4])
+
+
+def test_a_module_that_mixes_rare_contexts_is_refused_at_the_training_that_has_one():
+    model = rarely.torch.Module(MixesBelow(-30.0))
+    policy = rarely.BatchNeuralUCB(model=model, schedule=rarely.OnDemand(), seed=0)
+    rng = np.random.default_rng(0)
+    for round in range(12):  # the check of a few decisions comes at calls 1, 2, 4 and 8
+        contexts = rng.uniform(-1, 1, (1, 4)) - 40 * (round == 10)
+        policy.observe(policy.select(contexts), 1.0)
+        if round == 9:
+            assert policy.update().accepted
+    with pytest.raises(rarely.InvalidInput, match=r"mix the contexts of a call"):
+        policy.update()
+    assert policy.version == 1
+
+
+def test_contexts_of_a_training_may_be_small_differences_of_large_numbers():
+    torch.manual_seed(0)
+    model = rarely.torch.Module(nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 1)))
+    rows = np.column_stack((1e6 * np.random.default_rng(0).normal(size=(5000, 4)), np.ones(5000)))
+    gradients.check_halves(model.fresh(model.weights, torch.float64), model.outputs, torch.as_tensor(rows[:, :4]))
 
 
 def test_a_wrong_form_is_found_on_real_contexts_and_examples_mend_it():

@@ -22,6 +22,7 @@ from rarely.extend.checks import InvalidInput
 from rarely.torch.factors import Form, TorchFactors
 
 AGREE = 1e-9  # the relative difference up to which a rule's gradient is autograd's
+HALVES = 1e-7  # the difference, over the mean |u|, from which contexts of a training change with their company
 CHUNK_NUMBERS = 2**24  # numbers in the gradients that `torch.func` computes at a time
 PASS = threading.RLock()  # hooks are on the module during a pass, so passes take turns
 NORMS: dict[type, Callable[[Any, Any], Any]] = {
@@ -241,8 +242,18 @@ def _check_alone(module: Any, outputs: Outputs, rows: Any, u: Any) -> None:
         _check_apart(torch.cat([outputs(module, row) for row in rows[:, None]]), u)
 
 
-def _check_apart(alone: Any, together: Any) -> None:
-    if not torch.allclose(alone, together, rtol=1e-9, atol=1e-12):
+def check_halves(module: Any, outputs: Outputs, rows: Any) -> None:
+    """Raise InvalidInput unless u of many contexts of a call is what each half of them gives without the other."""
+    if len(rows) < 2:
+        return
+    with torch.no_grad():
+        u, halves = outputs(module, rows), [outputs(module, rows[i::2]) for i in range(2)]
+    # Among so many, one may be a small difference of large numbers, which another order of sums changes.
+    _check_apart(torch.cat(halves), torch.cat((u[::2], u[1::2])), HALVES * float(u[u.isfinite()].abs().sum()) / len(u))
+
+
+def _check_apart(alone: Any, together: Any, tolerance: float = 1e-12) -> None:
+    if not torch.allclose(alone, together, rtol=1e-9, atol=tolerance, equal_nan=True):
         raise InvalidInput(
             "net must not mix the contexts of a call, as BatchNorm does in training mode: what it returns for one of "
             "them changes with another. Call net.eval() first, or use LayerNorm or GroupNorm."

@@ -30,7 +30,7 @@ from rarely.extend import Array, CovarianceFactory, Dual, FactorRows, RowCost, p
 from rarely.extend.checks import InvalidContexts, InvalidInput, ModelWarning, SnapshotError, check_whole, shown
 from rarely.extend.provisional import MAX_ITERATIONS, MODELS, MomentumState, Network, Objective, TrainingPlan, Weights
 from rarely.torch.factors import DeviceDual, TorchFactors, host, inner_products
-from rarely.torch.gradients import PASS, check_gradients, check_outputs, compute, forms_of, has_rule
+from rarely.torch.gradients import PASS, check_gradients, check_halves, check_outputs, compute, forms_of, has_rule
 
 BATCH, BATCHES = 128, 16  # samples of a minibatch, at least, and minibatches of a pass through all samples, at most
 EVALUATED = 4096  # samples that are evaluated at a time
@@ -134,7 +134,7 @@ class Module:
         Samples of a minibatch; None is a 16th of them, at least 128.
     examples
         Some contexts as they come, on which the forms of features are found and checked. None draws some, of uniform
-        and of normal numbers. Decisions are compared with autograd now and then; an error may ask for examples.
+        and of normal numbers. Some decisions are compared with autograd; an error may ask for examples.
     device
         "cpu" or "cuda". On "cuda" scores, Gram matrices, triangular solves and training stay there, and sums are not
         the same from run to run bit for bit. Decisions are float64; training in float32 uses TF32 only after
@@ -531,6 +531,8 @@ class TorchObjective(Objective):
         self._trained = [self._module.get_parameter(name) for name in self.model.trained]
         self._start = [p.detach().clone() for p in self._trained]
         (x, c), s = self.model.split(contexts), network.output_scale
+        some = torch.as_tensor(x[:: max(1, -(-len(x) // EVALUATED))], device=self.model.device)
+        check_halves(self.model.fresh(initial, torch.float64), self.model.outputs, some)
         rows, c, r = (torch.tensor(each, device=self.model.device) for each in (x, c / s, rewards / s))
         self._x, self._c, self.targets = self.model.unpacked(rows, kind), c.to(kind), r.to(kind)
         self._parts: list[Any] = [slice(s, s + EVALUATED) for s in range(0, len(rewards), EVALUATED)]
