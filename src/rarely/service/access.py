@@ -81,6 +81,10 @@ class Key:
         return self.expires is None or now < self.expires
 
 
+ANYONE = Key("", secrets.token_hex(32), SCOPES, 0.0)
+"""Who calls where no keys are needed; the hash is a secret of this process, as that of a key is one of its owner."""
+
+
 class KeyFile:
     """A file of API keys.
 
@@ -139,9 +143,9 @@ class KeyFile:
                 f"{self.path} is not a file of API keys ({error}). Make one: rarely keys add."
             ) from error
 
-    def charge(self, key: Key | None, calls: int, *, admit: bool = False) -> None:
+    def charge(self, key: Key, calls: int, *, admit: bool = False) -> None:
         """Count calls against the rate of a key; with `admit`, before a body is read, refuse them if it is used up."""
-        if key is None or key.rate is None:
+        if key.rate is None:
             return
         now = time.monotonic()
         spent = max(self._spent.get(key.name, now), now)
@@ -154,9 +158,7 @@ class KeyFile:
         """Return the valid key with this secret; None if there is none."""
         hash, now = _hash(secret), time.time() if now is None else now
         keys = self.all() or (Key("", DUMMY, (), 0.0),)
-        same = [
-            key for key in keys if hmac.compare_digest(hash, key.hash)
-        ]  # all of them, so that the time tells nothing
+        same = [key for key in keys if hmac.compare_digest(hash, key.hash)]  # all, so that the time tells nothing
         return next((key for key in same if key.is_valid(now)), None)
 
     def add(
@@ -203,11 +205,6 @@ class KeyFile:
         self._seen, self._keys = None, tuple(keys)
 
 
-def name_of(key: Key | None) -> str:
-    """Return the name of a caller; "" where no keys are needed."""
-    return "" if key is None else key.name
-
-
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
@@ -219,8 +216,8 @@ def is_loopback(host: str) -> bool:
     return False
 
 
-def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | None = None) -> Key | None:
-    """Return the caller's key; `Refusal` without a key that has the scope and covers the study.
+def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | None = None) -> Key:
+    """Return the caller's key, or `ANYONE`; `Refusal` without a key that has the scope and covers the study.
 
     Without keys, only this machine's own names are answered: another site may let its name resolve to this machine.
     """
@@ -228,7 +225,7 @@ def caller_of(keys: KeyFile | None, request: Request, scope: str, study: str | N
         if not _names_loopback(request.headers.get("host", "")):
             detail = "without API keys the service only answers to localhost; start it with --keys to use another name."
             raise Refusal(421, detail, "WrongHost")
-        return None
+        return ANYONE
     secret = _secret(request.headers.get("authorization", "")) or request.headers.get("ocp-apim-subscription-key")
     if secret is None:
         detail = f"this route needs an API key with the scope {scope!r}: Authorization: Bearer rk_…"

@@ -10,7 +10,6 @@ import logging
 import os
 import random
 import re
-import secrets
 import shutil
 import tempfile
 import time
@@ -39,25 +38,12 @@ from rarely import __version__
 from rarely.errors import RarelyError
 from rarely.pages.page import render
 from rarely.service import bodies
-from rarely.service.access import Key, KeyFile, caller_of, name_of
+from rarely.service.access import Key, KeyFile, caller_of
 from rarely.service.bodies import Refusal, response_of
 from rarely.service.metrics import Meters, exposition, free_bytes, process_lines, sample
 from rarely.service.opened import OpenedStudies, OpenedStudy
 from rarely.service.writer import Call, ServiceLimits
-from rarely.study import (
-    Answer,
-    BrokenStudy,
-    Erasure,
-    InvalidStudy,
-    Pruning,
-    Receipt,
-    Request,
-    Status,
-    Study,
-    Tell,
-    UnknownStudy,
-    Verification,
-)
+from rarely.study import Answer, Erasure, Pruning, Receipt, Request, Status, Study, Tell, Verification, errors
 from rarely.study.reports import html_of
 from rarely.study.storage.postgresql import without_password
 from rarely.study.versions import UNLIMITED
@@ -65,12 +51,6 @@ from rarely.study.versions import UNLIMITED
 LOG, REQUESTS = logging.getLogger("rarely.service"), logging.getLogger("rarely.requests")
 LASTING = ("verify", "backup", "export", "erase", "prune")  # routes whose answer may take as long as the record is
 REPEATABLE = ("decide", "reward")  # routes whose requests have an id; the writer logs why it refused them
-MEDIA_TYPES = {
-    "metrics": "text/plain", "blinded": "text/plain", "openapi": "application/json", "schema": "application/json",
-    "backup": "application/octet-stream", "export": "text/csv",
-}  # fmt: skip
-
-
 PUBLIC = ""  # the scope of a route that needs no key
 STUDY = "/v1/studies/{name}"
 STALL = 5.0
@@ -106,6 +86,7 @@ class Handler(NamedTuple):
     handler: Callable[..., Awaitable[Response]]
     takes: tuple[type[BaseModel], ...]  # models of the body, the one of a single request first
     gives: tuple[type[Any], ...]
+    media: str  # of an answer that has no model
 
     @property
     def name(self) -> str:
@@ -123,12 +104,13 @@ def route(
     *,
     path: str = "",
     method: str = "",
+    media: str = "application/json",
 ) -> Callable[[Callable[..., Awaitable[Response]]], Any]:
     """Add a method of `Api` to the routes, of a study by its name unless a path is given, and POST if it has a body."""
 
     def add(handler: Callable[..., Awaitable[Response]]) -> Any:
         where = path or f"{STUDY}/{handler.__name__.replace('_', '-')}"
-        ROUTES.append(Handler(method or ("POST" if takes else "GET"), where, scope, handler, takes, gives))
+        ROUTES.append(Handler(method or ("POST" if takes else "GET"), where, scope, handler, takes, gives, media))
         return handler
 
     return add
@@ -145,13 +127,12 @@ class Api:
         self._backup = asyncio.Lock()
         _remove_abandoned()
         self._probe: tuple[float, asyncio.Task[bool]] | None = None
-        self._secret = secrets.token_bytes(32)  # of forms, where there are no keys
 
-    def _visible(self, key: Key | None) -> list[OpenedStudy]:
-        return [each for each in self.studies.all() if key is None or key.covers(each.study.name)]
+    def _visible(self, key: Key) -> list[OpenedStudy]:
+        return [each for each in self.studies.all() if key.covers(each.study.name)]
 
-    def _broken(self, key: Key | None) -> list[str]:
-        return [name for name in list(self.studies.broken) if key is None or key.covers(name)]
+    def _broken(self, key: Key) -> list[str]:
+        return [name for name in list(self.studies.broken) if key.covers(name)]
 
     async def opened(self, name: str) -> OpenedStudy:
         opened = self.studies.opened(name)
@@ -160,16 +141,16 @@ class Api:
     # --- decisions and rewards
 
     @route("decide", (bodies.DecideRequest, bodies.DecideRequests), (Answer, *bodies.DECIDED))
-    async def decide(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
+    async def decide(self, study: OpenedStudy, key: Key, body: Any) -> Response:
         """Decide one request, or many in one commit; each id is decided once."""
         several = bodies.listed(body, "requests")
-        requests = [self._request(each, name_of(key)) for each in several or [body]]
+        requests = [self._request(each, key.name) for each in several or [body]]
         return await self._submit(study, requests, "answers" if several else "")
 
     @route("reward", (bodies.RewardRequest, bodies.RewardRequests), (Receipt, *bodies.REWARDED))
-    async def reward(self, study: OpenedStudy, key: Key | None, body: Any) -> Response:
+    async def reward(self, study: OpenedStudy, key: Key, body: Any) -> Response:
         """Record one reward, or many in one commit; repeating it changes nothing."""
-        several, by = bodies.listed(body, "rewards"), name_of(key)
+        several, by = bodies.listed(body, "rewards"), key.name
         told = several or [body]
         tells = [Tell(each.id, each.reward, each.key, by, each.arm, each.reason, each.seen) for each in told]
         return await self._submit(study, tells, "receipts" if several else "")
@@ -200,13 +181,13 @@ class Api:
     # --- versions
 
     @route("admin", (bodies.ActivateRequest,), (bodies.OutcomeBody,))
-    async def activate(self, study: OpenedStudy, key: Key | None, body: bodies.ActivateRequest) -> Response:
+    async def activate(self, study: OpenedStudy, key: Key, body: bodies.ActivateRequest) -> Response:
         """Change the version in use: train the next one, approve the candidate, or roll back.
 
         A training continues after the answer (202); `status` says when its version decides.
         """
         if body.version == "next":
-            study.trainer.start(force=body.force, actor=name_of(key) or "service", reason=body.reason)
+            study.trainer.start(force=body.force, actor=key.name or "service", reason=body.reason)
             return as_json({"outcome": "training", "version": (await run_in_threadpool(study.status)).version}, 202)
         if body.version == "candidate":
             return await _do(study, body, key, "version", Study.approve)
@@ -215,33 +196,24 @@ class Api:
     # --- persons and old events
 
     @route("erase", (bodies.EraseRequest,), (Erasure,))
-    async def erase(self, study: OpenedStudy, key: Key | None, body: bodies.EraseRequest) -> Response:
+    async def erase(self, study: OpenedStudy, key: Key, body: bodies.EraseRequest) -> Response:
         """Erase contexts, ids and texts of persons; `remains` says what may still hold them."""
-        return await self._take(study, body, key, Study.erase, body.ids, by=body.by)
+        return await _do(study, body, key, "erase", Study.erase, body.ids, by=body.by)
 
     @route("erase", (bodies.PruneRequest,), (Pruning,))
-    async def prune(self, study: OpenedStudy, key: Key | None, body: bodies.PruneRequest) -> Response:
+    async def prune(self, study: OpenedStudy, key: Key, body: bodies.PruneRequest) -> Response:
         """Drop decisions and rewards from before a moment, as far as the version in use does not need them."""
-        return await self._take(study, body, key, Study.prune, body.before, dry_run=body.dry_run)
-
-    async def _take(
-        self, study: OpenedStudy, body: Any, key: Key | None, step: Step, *arguments: Any, **options: Any
-    ) -> Response:
-        """Take something from the record, and return how much it was; the log does not say whose."""
-        signed = {"actor": name_of(key) or "service", "reason": body.reason}
-        done = await study.call(step, *arguments, **options, **signed)
-        LOG.info("study %r: %s by %r: %s", study.study.name, step.__name__, *signed.values())
-        return as_json(done.describe())
+        return await _do(study, body, key, "prune", Study.prune, body.before, dry_run=body.dry_run)
 
     # --- audits, while others decide
 
     @route("admin", gives=(Verification,))
-    async def verify(self, study: OpenedStudy, _: Key | None) -> Response:
+    async def verify(self, study: OpenedStudy, _: Key) -> Response:
         """Check the whole record; `flaw` says what is wrong."""
         return as_json(asdict(await study.call(Study.verify)))
 
-    @route("admin")
-    async def backup(self, study: OpenedStudy, _: Key | None) -> Response:
+    @route("admin", media="application/octet-stream")
+    async def backup(self, study: OpenedStudy, _: Key) -> Response:
         """Return a copy of the whole database, with all its studies, as an SQLite file."""
         if self._backup.locked():
             raise Refusal(429, "a backup is being made.", "Overloaded", headers={"Retry-After": "60"})
@@ -256,8 +228,8 @@ class Api:
             name = f"{study.study.name}-backup.db"
             return responses.FileResponse(path, filename=name, background=BackgroundTask(remove))
 
-    @route("admin")
-    async def export(self, study: OpenedStudy, _: Key | None) -> Response:
+    @route("admin", media="text/csv")
+    async def export(self, study: OpenedStudy, _: Key) -> Response:
         """Return all decisions with id, time, stage, actor, probabilities and rewards as CSV."""
         parts = study.watched(Study.csv_text)
         begun = await run_in_threadpool(next, parts, "")  # what refuses it is said before the answer begins
@@ -269,23 +241,23 @@ class Api:
     # --- state
 
     @route("read", gives=(Status,))
-    async def status(self, study: OpenedStudy, _: Key | None) -> Response:
+    async def status(self, study: OpenedStudy, _: Key) -> Response:
         """Return the state of the study."""
         trainer, status = study.trainer, await run_in_threadpool(study.status)
         return as_json(status.describe() | {"training": trainer.under_way, "training_error": trainer.last_error})
 
     @route("decide")
-    async def schema(self, study: OpenedStudy, _: Key | None) -> Response:
+    async def schema(self, study: OpenedStudy, _: Key) -> Response:
         """Return the JSON schema of a request for one decision of this study, by its columns if it has tables."""
         return as_json(study.study.request_schema())
 
     @route("read", gives=(bodies.VersionsBody,))
-    async def versions(self, study: OpenedStudy, _: Key | None) -> Response:
+    async def versions(self, study: OpenedStudy, _: Key) -> Response:
         """Return the published versions: parent, log range, settings, environment and SHA-256."""
         return as_json({"versions": [version.describe() for version in await study.call(Study.versions)]})
 
-    @route("read", path="/metrics")
-    async def metrics(self, key: Key | None) -> Response:
+    @route("read", path="/metrics", media="text/plain")
+    async def metrics(self, key: Key) -> Response:
         """Return counters, gauges and histograms of the key's studies and of the process, as Prometheus reads them."""
         problems, free = await self._problems(STALL), free_bytes(self._storage)
         lines = [line for each in self._visible(key) for line in each.metrics()]
@@ -298,15 +270,14 @@ class Api:
     @route(PUBLIC, gives=(bodies.HealthBody,), path="/health/live")
     async def live(self) -> Response:
         """Return 200 while the process may work: start it again if it does not. Needs no key."""
-        stopped = ["a study works again only in a new process"] * any(each.stopped for each in self.studies.all())
-        return as_json({"status": "failed" if stopped else "ok", "problems": stopped}, 503 if stopped else 200)
+        stopped = any(each.stopped for each in self.studies.all())
+        return _health(["a study works again only in a new process"] * stopped)
 
     @route(PUBLIC, gives=(bodies.HealthBody,), path="/health")
     @route(PUBLIC, gives=(bodies.HealthBody,), path="/health/ready")
     async def ready(self) -> Response:
         """Return whether all studies can decide; 503 if requests should go elsewhere. Needs no key, names none."""
-        problems = await self._problems(PROBE_WAIT)
-        return as_json({"status": "failed" if problems else "ok", "problems": problems}, 503 if problems else 200)
+        return _health(await self._problems(PROBE_WAIT))
 
     async def _problems(self, wait: float) -> list[str]:
         """Return what keeps the service from deciding, after reading from all databases for at most `wait` seconds.
@@ -339,37 +310,37 @@ class Api:
         studies, read = self.studies.all(), 0
         for each in studies:
             with suppress(Exception):
-                with suppress(BrokenStudy, UnknownStudy):  # the others can be served
+                with suppress(errors.BrokenStudy, errors.UnknownStudy):  # the others can be served
                     each.status()
                 read += 1
         return read == len(studies)
 
     # --- pages for people
 
-    @route("read", path="/")
-    async def index(self, key: Key | None) -> Response:
+    @route("read", path="/", media="text/html")
+    async def index(self, key: Key) -> Response:
         """Return the page of all studies that the key covers."""
-        names = [name for name in self.studies.opening if key is None or key.covers(name)]
+        names = [name for name in self.studies.opening if key.covers(name)]
         broken = [(name, "is being opened; the log says how far it is") for name in names]
         broken += [(name, "is not served; the log says why") for name in self._broken(key)]
         statuses = []
         for each in self._visible(key):
             try:
                 statuses.append(await run_in_threadpool(each.status))
-            except UnknownStudy:
+            except errors.UnknownStudy:
                 continue  # it was deleted
             except RarelyError:
                 broken.append((each.study.name, "cannot be read now; the log says why"))
         return page(render("rarely.service", "index.html", studies=statuses, broken=broken, unlimited=UNLIMITED))
 
-    @route("read", path="/studies/{name}")
-    async def dashboard(self, study: OpenedStudy, key: Key | None) -> Response:
+    @route("read", path="/studies/{name}", media="text/html")
+    async def dashboard(self, study: OpenedStudy, key: Key) -> Response:
         """Return the dashboard of a study, with buttons for a key with the scope `admin`."""
-        token = self._token(study, key) if key is None or "admin" in key.scopes else ""
+        token = self._token(study, key) if "admin" in key.scopes else ""
         return page(await run_in_threadpool(study.page, token))
 
-    @route("admin", (bodies.ActRequest,), path="/studies/{name}/act")
-    async def act(self, study: OpenedStudy, key: Key | None, body: bodies.ActRequest) -> Response:
+    @route("admin", (bodies.ActRequest,), path="/studies/{name}/act", media="text/html")
+    async def act(self, study: OpenedStudy, key: Key, body: bodies.ActRequest) -> Response:
         """Do what a button of the dashboard says, and lead back to it."""
         if not hmac.compare_digest(body.token, self._token(study, key)):
             raise Refusal(403, "the page is not of this service and key; load it again.", "WrongToken")
@@ -379,24 +350,23 @@ class Api:
         await _do(study, body, key, body.act, getattr(Study, body.act), *arguments)
         return Response(status_code=303, headers={"Location": f"../{quote(study.study.name)}"})
 
-    def _token(self, study: OpenedStudy, key: Key | None) -> str:
+    def _token(self, study: OpenedStudy, key: Key) -> str:
         """Return what a page of a study holds for the forms of a key: another site knows neither key nor secret."""
-        secret = self._secret if key is None else bytes.fromhex(key.hash)
-        return hmac.new(secret, f"act/{study.study.name}".encode(), "sha256").hexdigest()
+        return hmac.new(bytes.fromhex(key.hash), f"act/{study.study.name}".encode(), "sha256").hexdigest()
 
-    @route("read", path="/studies/{name}/analysis")
-    async def analysis(self, study: OpenedStudy, _: Key | None) -> Response:
+    @route("read", path="/studies/{name}/analysis", media="text/html")
+    async def analysis(self, study: OpenedStudy, _: Key) -> Response:
         """Return the analysis of a trial as a page, or why it has none."""
         return page(await study.call(analysis_of))
 
-    @route("blinded", path="/studies/{name}/blinded")
-    async def blinded(self, study: OpenedStudy, _: Key | None) -> Response:
+    @route("blinded", path="/studies/{name}/blinded", media="text/plain")
+    async def blinded(self, study: OpenedStudy, _: Key) -> Response:
         """Return counts, looks and deviations of a trial without arms, for those who must not know them."""
         text = await study.call(lambda study: study.analysis().blinded())
         return Response(text, media_type="text/plain", headers=PAGE_HEADERS)
 
     @route("approve", (bodies.CloseRequest,), (bodies.OutcomeBody,))
-    async def close(self, study: OpenedStudy, key: Key | None, body: bodies.CloseRequest) -> Response:
+    async def close(self, study: OpenedStudy, key: Key, body: bodies.CloseRequest) -> Response:
         """Give an arm, or the trial, no further patients: the caller and a second person agree, each by a key."""
         second = None if self._keys is None else self._keys.find(body.approval.get_secret_value())
         if second is None or "approve" not in second.scopes or not second.covers(study.study.name):
@@ -411,20 +381,29 @@ class Api:
         return as_json(self._schema)
 
 
-async def _do(study: OpenedStudy, body: Any, key: Key | None, outcome: str, step: Step, *arguments: Any) -> Response:
-    """Take a step with the study in another thread, and return its outcome and the version in use."""
-    signed = {"actor": name_of(key) or "service", "reason": body.reason}
-    await study.call(step, *arguments, **signed)
-    version = (await study.call(Study.status)).version
-    said = (outcome, version, signed["actor"], body.reason or "no reason given")
-    LOG.info("study %r: %s, version %d is in use, by %r: %s", study.study.name, *said)
-    return as_json({"outcome": outcome, "version": version})
+def _health(problems: list[str]) -> Response:
+    return as_json({"status": "failed" if problems else "ok", "problems": problems}, 503 if problems else 200)
+
+
+async def _do(
+    study: OpenedStudy, body: Any, key: Key, outcome: str, step: Step, *arguments: Any, **options: Any
+) -> Response:
+    """Take a step with the study in another thread, in the name of the caller, and return what became of it."""
+    actor, reason = key.name or "service", body.reason or "no reason given"
+    done = await study.call(step, *arguments, **options, actor=actor, reason=body.reason)
+    if isinstance(done, Erasure | Pruning):  # the log does not say of whom
+        answer = done.describe()
+    else:
+        answer = {"outcome": outcome, "version": (await study.call(Study.status)).version}
+        outcome += f", version {answer['version']} is in use,"
+    LOG.info("study %r: %s by %r: %s", study.study.name, outcome, actor, reason)
+    return as_json(answer)
 
 
 def _step(step: Step, outcome: str, says: str, scope: str = "admin") -> None:
     """Add the route of a method of a study that takes who does it, and why."""
 
-    async def handler(api: Api, study: OpenedStudy, key: Key | None, body: bodies.SignedRequest) -> Response:
+    async def handler(api: Api, study: OpenedStudy, key: Key, body: bodies.SignedRequest) -> Response:
         return await _do(study, body, key, outcome, step)
 
     handler.__name__, handler.__doc__ = step.__name__, says
@@ -456,7 +435,7 @@ def analysis_of(study: Study) -> str:
     """Return the page of a trial's analysis, or of the reason why it has none."""
     try:
         return html_of(study.analysis(), study=study.name, live=True)
-    except InvalidStudy as refusal:
+    except errors.InvalidStudy as refusal:
         return html_of(None, study=study.name, refused=str(refusal), live=True)
 
 
@@ -564,8 +543,8 @@ async def _handled(api: Api, keys: KeyFile | None, route: Handler, request: Http
     if route.scope == PUBLIC:
         return await route.handler(api)
     key = caller_of(keys, request, route.scope, study)
-    request.state.key = "" if key is None else key.name
-    if route.name == "backup" and key is not None and key.studies is not None:
+    request.state.key = key.name
+    if route.name == "backup" and key.studies is not None:
         raise Refusal(403, "a backup holds all studies, and the key is for some of them.", "StudyNotAllowed")
     if study is None:
         return await route.handler(api, key)
@@ -642,9 +621,8 @@ def _operation(route: Handler) -> dict[str, Any]:
     }
     refused = ["404", "405", "422", "503"] + (["401", "403", "421", "429"] if route.scope != PUBLIC else [])
     refused += ["400", "409", "413", "415"] if route.takes else []
-    media = "application/json" if route.gives else MEDIA_TYPES.get(route.name, "text/html")
-    schema = _any(route.gives) if route.gives else {} if media == "application/json" else {"type": "string"}
-    answer = {"description": "The answer.", "content": {media: {"schema": schema}}}
+    schema = _any(route.gives) if route.gives else {} if route.media == "application/json" else {"type": "string"}
+    answer = {"description": "The answer.", "content": {route.media: {"schema": schema}}}
     responses = {"200": answer} | {code: problem for code in sorted(refused)}
     responses |= {"202": answer} if route.name == "activate" else {}
     responses |= {"303": {"description": "It was done; see the page."}} if route.name == "act" else {}

@@ -108,26 +108,36 @@ def render_study(
     token: str = "",
 ) -> str:
     """Return the page of a study; with a token it has buttons for those who may press them."""
-    acts = study.acts()
+    acts, names = study.acts(), study.settings.arms
     made = [event for event in acts if event.kind in ("create", "version", "candidate", "rejected")]
-    names = study.settings.arms
+    schedule = made[-1].content["settings"].get("schedule")
+    numbers = [event.content["number"] for event in made if event.kind in ("create", "version")]
     with earned.lock:
         rows = by_version(earned)
-        shown: dict[str, Any] = {"by_version": rows[-LATEST:], "by_arm": by_arm(earned, names)[:LATEST]}
-        shown |= {
+        shown: dict[str, Any] = {
+            "by_version": rows[-LATEST:],
+            "by_arm": by_arm(earned, names)[:LATEST],
             "in_worth": earned.in_worth,
-            "unlimited": status.budget >= UNLIMITED,
             "judged": judged(rows, status.version),
+            "panels": [panel for panel in (_rewards(earned, rows), _shares(earned, names)) if panel],
         }
-        shown |= {"panels": [panel for panel in (_rewards(earned), _shares(earned, names)) if panel]}
-    shown |= {"steps": [event for event in acts if event.kind not in ("create", "rejected")][: -LATEST - 1 : -1]}
-    shown |= {"updates": made, "quarantined": study.quarantined(LATEST), "health": [*_conditions(status), *health]}
-    schedule = made[-1].content["settings"].get("schedule")
-    shown |= {"status": status, "schedule": schedule_from(schedule) if schedule else "no schedule"}
-    numbers = [event.content["number"] for event in made if event.kind in ("create", "version")]
-    shown |= {"numbers": [number for number in numbers if number != status.version], "token": token}
-    contents = [(id, name) for id, name in SECTIONS.items() if id != "acts" or token or candidate]
-    return render("rarely.service", "study.html", **shown, candidate=candidate, contents=contents, now=time.time())
+    return render(
+        "rarely.service",
+        "study.html",
+        contents=[(id, name) for id, name in SECTIONS.items() if id != "acts" or token or candidate],
+        now=time.time(),
+        status=status,
+        unlimited=status.budget >= UNLIMITED,
+        schedule=schedule_from(schedule) if schedule else "no schedule",
+        candidate=candidate,
+        token=token,
+        numbers=[number for number in numbers if number != status.version],
+        updates=made,
+        steps=[event for event in acts if event.kind not in ("create", "rejected")][: -LATEST - 1 : -1],
+        quarantined=study.quarantined(LATEST),
+        health=[*_conditions(status), *health],
+        **shown,
+    )
 
 
 def by_version(earned: Earned) -> list[dict[str, Any]]:
@@ -225,29 +235,33 @@ def _binned(earned: Earned) -> tuple[Array, list[dict[int, Array]]]:
     return np.array([earned.moment(at) for at in (edges[:-1] + edges[1:]) / 2]), sums
 
 
-def _ends(earned: Earned) -> tuple[float, float]:
+def _chart(earned: Earned, title: str, y: tuple[float, float], times: Array, lines: Any) -> Chart:
+    """Return a chart over the time of all decisions."""
     spans = earned.by(0)
-    return earned.moment(min(spans)), earned.moment(max(spans) + 1)
+    ends = earned.moment(min(spans)), earned.moment(max(spans) + 1)
+    chart = Chart(title, ends, y, ticks=time_ticks(*ends))
+    for series, values in enumerate(lines):
+        chart.line(times, values, series)
+        if len(times) == 1:
+            chart.point(times[0], values[0], series)
+    return chart
 
 
-def _rewards(earned: Earned) -> dict[str, Any] | None:
-    rows = [row for row in by_version(earned) if row["rewards"]]
+def _rewards(earned: Earned, versions: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    rows = [row for row in versions if row["rewards"]]
     told = sum(row["rewards"] for row in rows)
     if told < 2:
         return None
     times, bins = _binned(earned)
     sums = [sum(inside.values(), NOTHING) for inside in bins]
     means = np.array([counts[2] / counts[1] if counts[1] else np.nan for counts in sums])
-    ends, high = _ends(earned), float(np.nanmax([*means, *(row["mean"] for row in rows)]))
-    chart = Chart("mean reward over time", ends, (min(np.nanmin(means), 0), high * 1.05), "", ticks=time_ticks(*ends))
-    chart.line(times, means)
-    if len(times) == 1:
-        chart.point(times[0], means[0])
+    high = float(np.nanmax([*means, *(row["mean"] for row in rows)]))
+    chart = _chart(earned, "mean reward over time", (min(np.nanmin(means), 0), high * 1.05), times, [means])
     for row in rows:
         chart.line((row["first"], row["last"]), (row["mean"], row["mean"]), 1)
     for row in rows[1:]:
         chart.mark(row["first"])
-    note = f"{told} rewards of {sum(row['decisions'] for row in by_version(earned))} decisions, by when they were made."
+    note = f"{told} rewards of {sum(row['decisions'] for row in versions)} decisions, by when they were made."
     return {"title": "Mean reward", "svg": chart.svg(), "legend": legend("spans of time", "version"), "note": note}
 
 
@@ -263,12 +277,7 @@ def _shares(earned: Earned, given: Sequence[str] | None) -> dict[str, Any] | Non
     if len(names) > MAX_ARMS + 1:
         shares = np.column_stack([shares[:, order[:MAX_ARMS]], shares[:, order[MAX_ARMS:]].sum(axis=1)])
         names = [*(names[arm] for arm in order[:MAX_ARMS]), f"{len(names) - MAX_ARMS} others"]
-    ends = _ends(earned)
-    chart = Chart("shares of the arms over time", ends, (0, 1), "", ticks=time_ticks(*ends))
-    for arm in range(shares.shape[1]):
-        chart.line(times, shares[:, arm], arm)
-        if len(times) == 1:
-            chart.point(times[0], shares[0, arm], arm)
+    chart = _chart(earned, "shares of the arms over time", (0, 1), times, shares.T)
     note = "How often each arm was chosen."
     return {"title": "Arm shares", "svg": chart.svg(), "legend": legend(*names), "note": note}
 

@@ -22,17 +22,7 @@ from rarely.service.bodies import Refusal
 from rarely.service.dashboard import Earned, candidate_text, render_study
 from rarely.service.metrics import Meters, sample
 from rarely.service.writer import Call, ServiceLimits, Writer
-from rarely.study import Job, Request, Status, Study, Tell, Trained
-from rarely.study.errors import (
-    ApprovalNeeded,
-    BrokenStudy,
-    StudyBusy,
-    StudyError,
-    StudyFailed,
-    StudyFull,
-    StudyPinned,
-    UnknownStudy,
-)
+from rarely.study import Job, Request, Status, Study, Tell, Trained, errors
 from rarely.study.storage import open_storage
 from rarely.study.versions import UNLIMITED
 
@@ -43,7 +33,7 @@ CANDIDATE_EVENTS = 1000  # events after which the candidate is compared with the
 START_WAIT = 1.0  # seconds after which a service that is still opening its studies answers: it is alive, and not ready
 STATUS_LIFETIME = 1.0
 """Seconds for which a status is reused: several monitors may ask, and each status counts all rewards."""
-EXPECTED = (NothingToLearn, StudyFull, StudyPinned, ApprovalNeeded, StudyBusy)
+EXPECTED = (NothingToLearn, errors.StudyFull, errors.StudyPinned, errors.ApprovalNeeded, errors.StudyBusy)
 """Reasons not to train now that are not failures."""
 KILL_TIMEOUT = 60.0  # seconds that a stopping service waits for a killed training process to end
 POLL, PATIENCE = 0.5, 60.0
@@ -142,12 +132,12 @@ class Trainer:
                 while True:
                     try:
                         return str(self._watched(Study.finish_update, trained, actor=actor, reason=reason))
-                    except StudyFailed:  # the connection was lost: what was trained is published when it is back
+                    except errors.StudyFailed:  # the connection was lost: what was trained is published when it is back
                         if self._closing or time.monotonic() > begun + PUBLISH_PATIENCE:
                             raise
                         time.sleep(PUBLISH_PAUSE)
         except BaseException:
-            with suppress(StudyFailed):
+            with suppress(errors.StudyFailed):
                 self._watched(Study.give_up_update, job)
             raise
 
@@ -163,7 +153,7 @@ class Trainer:
             made, said = child.communicate(pickle.dumps(job, protocol=5))
         if child.returncode != 0:
             output = said.decode(errors="replace").strip()[-2000:] or "it printed nothing"
-            raise StudyError(f"the training process ended with code {child.returncode}: {output}.")
+            raise errors.StudyError(f"the training process ended with code {child.returncode}: {output}.")
         result: Trained | RarelyError = pickle.loads(made)
         if isinstance(result, RarelyError):
             raise result
@@ -196,18 +186,18 @@ class OpenedStudy:
     def watched(self, work: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
         """Do some work with the study; after an unconfirmed commit, refuse all further work."""
         if self.failure and not self._mended():
-            raise StudyFailed(self.failure)
+            raise errors.StudyFailed(self.failure)
         try:
             return work(self.study, *arguments, **options)
-        except BrokenStudy as error:
+        except errors.BrokenStudy as error:
             if not self.damage:
                 LOG.error("study %r is damaged: %s", self.study.name, error)
             self.damage = str(error)
             raise
-        except UnknownStudy:
+        except errors.UnknownStudy:
             self.deleted = True
             raise
-        except StudyFailed as error:
+        except errors.StudyFailed as error:
             self.failure = str(error) if self._reconnects else f"{error} The service must be started again."
             self._status = None
             LOG.error("study %r does no more work: %s", self.study.name, self.failure)
@@ -375,9 +365,9 @@ class OpenedStudies:
                 LOG.warning("study %r has no limit of versions: name a schedule, such as FixedGrid", name)
             again = self._storage.startswith("postgres")
             opened = OpenedStudy(study, self._limits, automatic=self._automatic, reconnects=again)
-        except UnknownStudy as error:  # its message names the database, which callers should not see
+        except errors.UnknownStudy as error:  # its message names the database, which callers should not see
             _, *deleted = str(error).partition(f" {name!r} was deleted on")
-            raise UnknownStudy(f"there is no study called {name[:200]!r}.{''.join(deleted)}") from None
+            raise errors.UnknownStudy(f"there is no study called {name[:200]!r}.{''.join(deleted)}") from None
         except Exception as error:
             LOG.error("study %r is not served: %s", name, error, exc_info=not isinstance(error, RarelyError))
             self.broken[name] = (time.monotonic(), error)

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from rarely.errors import RarelyError
-from rarely.service.access import Key, name_of
+from rarely.service.access import Key
 from rarely.service.app import STUDY, Api, as_json, route
 from rarely.service.bodies import Id, Refusal, RequestBody, response_of
 from rarely.service.opened import OpenedStudy
@@ -53,7 +53,7 @@ class RankReward(RequestBody):
 
 
 @route("decide", (RankRequest,), path=f"{BASE}/rank")
-async def rank(api: Api, study: OpenedStudy, key: Key | None, body: RankRequest) -> Response:
+async def rank(api: Api, study: OpenedStudy, key: Key, body: RankRequest) -> Response:
     """Rank actions as Azure Personalizer does: `rewardActionId` is to be shown, and the event gets its reward."""
     tables = study.study.settings.tables
     if tables is None or tables.items is None or tables.key is None:
@@ -79,7 +79,7 @@ async def rank(api: Api, study: OpenedStudy, key: Key | None, body: RankRequest)
     open_ = None
     if body.excludedActions:
         open_ = [place for place, name in enumerate(names) if name not in body.excludedActions]
-    (answer,) = await study.writer.submit([Request(asked, body.eventId, open_, name_of(key))])
+    (answer,) = await study.writer.submit([Request(asked, body.eventId, open_, key.name)])
     if isinstance(answer, RarelyError):
         return response_of(answer)
     record = await run_in_threadpool(study.study.decision, answer.id)
@@ -90,14 +90,14 @@ async def rank(api: Api, study: OpenedStudy, key: Key | None, body: RankRequest)
 
 
 @route("reward", (RankReward,), path=f"{BASE}/events/{{event}}/reward")
-async def rank_reward(api: Api, study: OpenedStudy, key: Key | None, body: RankReward, event: str) -> Response:
+async def rank_reward(api: Api, study: OpenedStudy, key: Key, body: RankReward, event: str) -> Response:
     """Record the reward of an event; repeating it changes nothing."""
-    (receipt,) = await study.writer.submit([Tell(event, body.value, None, name_of(key))])
+    (receipt,) = await study.writer.submit([Tell(event, body.value, None, key.name)])
     return response_of(receipt) if isinstance(receipt, RarelyError) else Response(status_code=204)
 
 
 @route("decide", path=f"{BASE}/events/{{event}}/activate", method="POST")
-async def rank_activate(api: Api, study: OpenedStudy, key: Key | None, event: str) -> Response:
+async def rank_activate(api: Api, study: OpenedStudy, key: Key, event: str) -> Response:
     """Answer that an event is active, as all events are; a study learns from it as soon as it has a reward."""
     await run_in_threadpool(study.study.decision, event)
     return Response(status_code=204)
