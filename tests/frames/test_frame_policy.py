@@ -174,7 +174,7 @@ def test_tables_that_do_not_make_a_policy_are_refused():
     with pytest.raises(InvalidContexts, match="the sample must have a row; column 'age' has none"):
         FramePolicy.fit(LinUCB, {"age": []}, arms=["a", "b"])
     with pytest.raises(InvalidInput, match="dim=2"):
-        FramePolicy(LinUCB(dim=3), FrameTables.fit({"x": [1, 2]}, {"y": [1, 2]}))
+        FramePolicy(LinUCB(dim=3), FrameTables(FrameEncoder.fit({"x": [1, 2]}), FrameEncoder.fit({"y": [1, 2]})))
 
 
 def test_arms_are_named_by_lists_columns_and_numbers():

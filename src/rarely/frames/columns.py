@@ -255,10 +255,8 @@ class Column:
     def from_description(cls, description: Mapping[str, Any]) -> Column:
         """Return the column of these fields; raise InvalidInput for one that `fit` does not make."""
         fields: Any = {name: tuple(each) if isinstance(each, list) else each for name, each in description.items()}
-        column = cls(**fields)
+        column, usual = cls(**fields), cls("", "number", False)
         check_choice("the kind of a column", column.kind, ColumnKind)
-        kinds = {"name": str, "gaps": bool, "median": float, "cycles": tuple, "values": tuple, "buckets": int}
-        kinds["zone"] = str
         try:
             zone_named(column.zone)
         except (KeyError, ValueError, OverflowError, TypeError, OSError):
@@ -266,7 +264,7 @@ class Column:
                 f"the time zone of a column must be known on this machine; got {column.zone!r}."
             ) from None
         if (
-            any(type(getattr(column, name)) is not kind for name, kind in kinds.items())
+            any(type(value) is not type(getattr(usual, name)) for name, value in vars(column).items())
             or column.cycles != tuple(CYCLES)[: len(column.cycles)]
             or not all(type(value) is str for value in column.values)
             or not math.isfinite(column.median)

@@ -16,7 +16,7 @@ from rarely.extend import Array, Arrays, Decision, Interval, Policy, Scores
 from rarely.extend.checks import InvalidInput, check_whole, shown
 from rarely.extend.provisional import WRAPPERS, Layout, archive, content_at, forwarded, state_of
 from rarely.frames.columns import key_of
-from rarely.frames.tables import FrameTables
+from rarely.frames.tables import FrameTables, encoder_of
 
 
 class ColumnEffect(NamedTuple):
@@ -118,7 +118,8 @@ class FramePolicy:
                 "fit makes a policy of a class, as FramePolicy.fit(LinUCB, users, …); one that is there learns by "
                 f"observe(decision, reward) and update(). Got {shown(kind)}."
             )
-        tables = FrameTables.fit(users, items, arms=arms, ignore=ignore, layout=layout, key=key)
+        by_item = encoder_of(items, ignore if key is None else [*ignore, key])
+        tables = FrameTables(encoder_of(users, ignore), by_item, arms, layout, key)  # type: ignore[arg-type]
         if chosen is not None and (rewards is None or not tables.arms):
             raise InvalidInput("chosen must come with arms and rewards, because it says which arm was rewarded.")
         make, settings = cast(Any, kind), tables.settings | settings
@@ -174,10 +175,8 @@ class FramePolicy:
         >>> items[policy.select(items=items, worth="price").arm]["name"]
         'rum'
         """
-        worth = None if worth is None else self.tables.worth(worth, items)
-        return self.policy.select(
-            self.contexts(users, items), mask, worth=worth, slots=slots, user=user, until_due=until_due
-        )
+        options: Any = {"worth": self.tables.worth(worth, items), "slots": slots, "user": user, "until_due": until_due}
+        return self.policy.select(self.contexts(users, items), mask, **options)
 
     def score(self, users: Any = None, items: Any = None, mask: Any = None) -> Scores:
         """Return each arm's mean and bonus, without recording a decision."""
@@ -187,7 +186,7 @@ class FramePolicy:
         self, users: Any = None, items: Any = None, mask: Any = None, *, worth: Any = None, **options: Any
     ) -> Array:
         """Return the probability of every arm, without recording a decision."""
-        worth = None if worth is None else self.tables.worth(worth, items)
+        worth = self.tables.worth(worth, items)
         return self.policy.probabilities(self.contexts(users, items), mask, worth=worth, **options)
 
     def explain(self, users: Any = None, items: Any = None, *, arm: int | Decision) -> tuple[ColumnEffect, ...]:
@@ -199,8 +198,7 @@ class FramePolicy:
         gain = arm.worth.gain[arm.arm] if isinstance(arm, Decision) and arm.worth is not None else 1.0
         chosen: Any = arm.arm if isinstance(arm, Decision) else arm
         check_whole("arm", chosen, 0)
-        tables = self.tables
-        rows, features = tables.rows(users), tables.features(items)
+        tables, rows, features = self.tables, self.tables.rows(users), self.tables.features(items)
         names, variants = [""], [tables.placed(rows, features)]
         if variants[0].ndim != 2 or chosen >= len(variants[0]):
             raise InvalidInput(f"explain takes one round and one of its arms; got arm {chosen} of {variants[0].shape}.")
@@ -240,8 +238,7 @@ class FramePolicy:
 
     def with_covariance(self, *args: Any, **settings: Any) -> FramePolicy:
         """Return a copy whose Z has another form; see `Policy.with_covariance`."""
-        policy = self.policy.with_covariance(*args, **settings)
-        return FramePolicy(policy, self.tables)
+        return FramePolicy(self.policy.with_covariance(*args, **settings), self.tables)
 
     def describe(self) -> dict[str, Any]:
         """Return the tables as JSON: each column with its kind, and what stands for its gaps."""

@@ -39,7 +39,7 @@ class FrameTables:
 
     Examples
     --------
-    >>> tables = FrameTables.fit({"age": [20, 40]}, None, arms=["tea", "rum"])
+    >>> tables = FrameTables(FrameEncoder.fit({"age": [20, 40]}), arms=("tea", "rum"))
     >>> tables.contexts({"age": 30}).shape, tables.settings["dim"]
     ((2, 4), 4)
     """
@@ -59,26 +59,9 @@ class FrameTables:
         object.__setattr__(self, "arms", _arm_names(self.arms))
         _ = self.blocks  # refuses what does not go together
 
-    @classmethod
-    def fit(
-        cls,
-        users: Any,
-        items: Any,
-        *,
-        arms: Sequence[str] | int | Interval = (),
-        ignore: Sequence[str] = (),
-        layout: Layout | None = None,
-        key: str | None = None,
-    ) -> FrameTables:
-        """Return the value for tables like these samples; see `FramePolicy.fit`."""
-        by_item = _encoder(items, ignore if key is None else [*ignore, key])
-        return cls(_encoder(users, ignore), by_item, arms, layout, key)  # type: ignore[arg-type]
-
     @cached_property
     def blocks(self) -> ArmBlocks | Interval | None:
         """What makes contexts of rows; None where items alone are the contexts."""
-        if len({*self.arms}) < len(self.arms):
-            raise InvalidInput(f"arms must be a list of different names; got {shown(self.arms)}.")
         if (self.items is None) != bool(self.arms) or (self.users is None and self.items is None):
             raise InvalidInput(
                 "a policy must choose among rows of items, or for users among arms with names, not both. Without any "
@@ -149,11 +132,11 @@ class FrameTables:
 
     def worth(self, worth: Any, items: Any) -> Any:
         """Return a worth with numbers in the place of columns of items that it names; a list of items has a list."""
+        if worth is None:
+            return None
         asked = worth_from(worth).of_arms(self.arms)
         named = {name: value for name in asked.__slots__ if isinstance(value := getattr(asked, name), str)}
-        if not named:
-            return asked
-        if items is None or isinstance(items, np.ndarray):
+        if named and (items is None or isinstance(items, np.ndarray)):
             raise InvalidWorth(f"{next(iter(named.values()))!r} must be a column of items, which came without columns.")
         if isinstance(items, list | tuple) and not all(isinstance(item, dict) for item in items):
             return replace(asked, **{name: [_worths(each, value) for each in items] for name, value in named.items()})
@@ -232,7 +215,7 @@ def _arm_names(arms: Any) -> tuple[str, ...]:
     arms = arms.tolist() if hasattr(arms, "tolist") else arms
     named: Any = [str(name) if is_whole(name) else name for name in (range(arms) if is_whole(arms) else arms or ())]
     ordered = not isinstance(arms, str | Set | Mapping) and all(isinstance(name, str) and name for name in named)
-    if not ordered:
+    if not ordered or len({*named}) < len(named):
         raise InvalidInput(f"arms must be a list of different names; got {shown(arms)}.")
     return tuple(named)
 
@@ -268,7 +251,7 @@ def plain_rows(table: Any, what: str) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _encoder(table: Any, ignore: Sequence[str]) -> FrameEncoder | None:
+def encoder_of(table: Any, ignore: Sequence[str]) -> FrameEncoder | None:
     """Return the encoder given, or that of a sample without those of the columns to ignore that it has."""
     if table is None or isinstance(table, FrameEncoder):
         return table
