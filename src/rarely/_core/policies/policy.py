@@ -496,12 +496,12 @@ class Policy(ABC):
         ''
         """
         check_flag("force", force)
-        with self._single_caller():
+        with self._single_caller(), np.errstate(all="ignore"):
             state, beta = self._state, self._beta
             done = update_at_once(state, beta) if progress is None is seconds else None
-            with np.errstate(all="ignore"):
-                how: Any = {"force": force, "progress": progress, "seconds": seconds}
-                return self._updated(*(done or update(state, self._factory, beta, **how)))
+            if done is None:
+                done = update(state, self._factory, beta, force=force, progress=progress, seconds=seconds)
+            return self._updated(*done)
 
     def _updated(self, after: PolicyState, record: UpdateRecord) -> UpdateRecord:
         """Go to the state after an update, without the rounds that nobody needs now; log and announce it."""
