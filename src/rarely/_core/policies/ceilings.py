@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
@@ -36,7 +36,7 @@ from rarely._core.errors import (
 from rarely._core.growable_array import changed
 from rarely._core.inputs.contexts import RoundContexts
 from rarely._core.inputs.worth import Worth
-from rarely._core.policies.select import ScoredArms, prepared, rounds_at_once, score
+from rarely._core.policies.select import DecideOne, ScoredArms, prepared, restricted, rounds_at_once, score
 from rarely._core.policies.state import PolicyState
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, BoolArray, Decision, Described
@@ -430,9 +430,6 @@ def opened(ceiling: Any, shares: Any, state: PolicyState) -> Ledger:
 # --- deciding
 
 
-DecideOne = Callable[[PolicyState, RoundContexts], tuple[PolicyState, Decision]]
-
-
 def check_user(user: Any, ledger: Ledger | None) -> Any:
     """Return the id of a user, or those of n rounds; refuse what is not text, or missing where shares go by users."""
     if isinstance(user, list):
@@ -480,8 +477,7 @@ def within_limits(
         state = changed(state, current=changed(state.current, rule=rule))
     left = rounds
     if not np.array_equal(present, rounds.present[0]):
-        rows = rounds.rows(0, 1)[present[rounds.present[0]]]
-        left = replace(rounds, given=[rows], present=present[None], complete=False)
+        left = restricted(rounds, present)
     if price and costs is not None:
         worth = rounds.worth or Worth(np.ones((1, arms)), np.zeros((1, arms)))
         left = replace(left, worth=Worth(worth.gain, worth.cost + price * costs))

@@ -143,7 +143,11 @@ class Training(Described):
         check_flag("warm_start", self.warm_start)
         check_whole("rows", self.rows, 2, besides=("all", None))
         if self.clip is not None:
-            object.__setattr__(self, "clip", _read_quantiles(self.clip))
+            ends = tuple(map(as_number, self.clip)) if isinstance(self.clip, tuple | list) else ()
+            if len(ends) != 2 or not 0 <= ends[0] < ends[1] <= 1:
+                got = shown(self.clip)
+                raise InvalidInput(f"clip must be two quantiles, such as (0.02, 0.98), or None; got {got}.")
+            object.__setattr__(self, "clip", ends)
 
     @property
     def tunes(self) -> bool:
@@ -153,13 +157,6 @@ class Training(Described):
     def with_rows(self, rows: int | Literal["all"]) -> Training:
         """Return the training with this number of rows, if none was given."""
         return replace(self, rows=rows) if self.rows is None else self
-
-
-def _read_quantiles(clip: Any) -> tuple[float, float]:
-    ends = tuple(map(as_number, clip)) if isinstance(clip, tuple | list) else ()
-    if len(ends) != 2 or not 0 <= ends[0] < ends[1] <= 1:
-        raise InvalidInput(f"clip must be two quantiles, such as (0.02, 0.98), or None; got {shown(clip)}.")
-    return ends[0], ends[1]
 
 
 def preset_from(value: Any) -> Preset:

@@ -313,7 +313,14 @@ class Policy(ABC):
         count = None if slots is None else check_slots(slots, until_due)
 
         def decide_one(before: PolicyState, one: RoundContexts) -> tuple[PolicyState, Decision]:
-            return self._decide_one(before, one, who[len(decisions)] if isinstance(who, list) else who)
+            if before.ledger is None:
+                return self._decide_freely(before, one, before.reader, self._step)
+            # The plain way where shares change the rule: a record that is followed by one rule then has the same bits.
+            step = None if before.ledger.shares.floors or before.ledger.shares.holdout else self._step
+            each = who[len(decisions)] if isinstance(who, list) else who
+            return ceilings.decide_within(
+                before, one, each, lambda now, left: self._decide_freely(now, left, now.reader, step)
+            )
 
         if count is not None and callable(contexts):
             make: Any = contexts
@@ -360,16 +367,6 @@ class Policy(ABC):
         step, asked = self._step, (state, rounds, state.reader, self._factory, self._scratch, self._life)
         done = None if step is None else step.decide(*asked, slots=slots)
         return done or slate_at_once(*asked, slots)
-
-    def _decide_one(self, state: PolicyState, rounds: RoundContexts, user: str | None) -> tuple[PolicyState, Decision]:
-        """Return the state after a round alone, and its decision, within the ledger where there is one."""
-        if state.ledger is None:
-            return self._decide_freely(state, rounds, state.reader, self._step)
-        # The plain way where shares change the rule: a record that is followed, by one rule, then has the same bits.
-        step = None if state.ledger.shares.floors or state.ledger.shares.holdout else self._step
-        return ceilings.decide_within(
-            state, rounds, user, lambda before, left: self._decide_freely(before, left, before.reader, step)
-        )
 
     # --- learning
 

@@ -192,10 +192,16 @@ def restore(saved: Archive, name: Any, beta: Beta | None = None, model: Any = No
     """Return the policy of an archive; `name` is that of the file in errors."""
     wrapper = saved.header.pop("wrapper", None)
     settings = saved.header.get("settings")
-    if isinstance(settings, dict) and "beta" in settings:
-        _check_beta(settings["beta"], beta)
-    others = {} if beta is None else {"beta": beta}
     arguments = settings if isinstance(settings, dict) else {}
+    described, others = arguments.get("beta"), {} if beta is None else {"beta": beta}
+    if described == FUNCTION and beta is None:
+        raise InvalidInput(
+            "this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...)."
+        )
+    if "beta" in arguments and described != FUNCTION and beta is not None:
+        raise InvalidInput(
+            f"this policy was saved with beta = {described}; beta is given to load() only for a function."
+        )
     code = {argument: arguments[argument] for argument in CODE if isinstance(arguments.get(argument), dict)}
     if not code and not isinstance(model, list | None):
         raise InvalidInput("model is given to load() for a policy that was saved with one.")
@@ -285,12 +291,3 @@ def _check_sizes(settings: dict[str, Any], arrays: Arrays) -> None:
         fits &= all(outs == hidden for outs, _ in shapes[:-1])
     if not fits:
         raise SnapshotError(f"must have the settings dim, hidden and depth of {', '.join(names)}. Use a backup.")
-
-
-def _check_beta(saved: Any, beta: Beta | None) -> None:
-    if saved == FUNCTION and beta is None:
-        raise InvalidInput(
-            "this policy's beta is a function, which a file cannot hold: give it to load(path, beta=...)."
-        )
-    if saved != FUNCTION and beta is not None:
-        raise InvalidInput(f"this policy was saved with beta = {saved}; beta is given to load() only for a function.")

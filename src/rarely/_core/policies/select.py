@@ -15,6 +15,7 @@ of Z once, where n single rounds would read it n times. So it is with the slots 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -38,6 +39,9 @@ MODEL, NO_MODEL = "model", "none"  # what scores are those of, where no `ScoreOv
 LARGE_FEATURES = "contexts must be small enough for the features' squared norms to be finite."
 LARGE_WORTH = "gain and cost of a worth must be so small that scores are finite numbers."
 LARGE_VARIANCES = "contexts must be small enough for the features' variances to be finite."
+
+
+DecideOne = Callable[[PolicyState, RoundContexts], tuple[PolicyState, Decision]]
 
 
 class Scores(NamedTuple):
@@ -203,6 +207,12 @@ class Chosen(NamedTuple):
             return self
         fields: Any = (None if each is None else each[:keep] for each in self[2:])
         return Chosen(self.scores[:, :keep], self.source, *fields)
+
+
+def restricted(rounds: RoundContexts, present: BoolArray) -> RoundContexts:
+    """Return a round alone with no other arms than these of its own, (K,)."""
+    rows = rounds.rows(0, 1)[present[rounds.present[0]]]
+    return replace(rounds, given=[rows], present=present[None], complete=False)
 
 
 def require_open(state: PolicyState) -> None:

@@ -19,11 +19,10 @@ from rarely._core.covariance import CovarianceFactory
 from rarely._core.errors import InvalidReward, InvalidSlate, check_whole, is_whole, shown
 from rarely._core.growable_array import changed
 from rarely._core.inputs.contexts import ContextReader, RoundContexts
-from rarely._core.policies.select import OpenBatch
+from rarely._core.policies.select import DecideOne, OpenBatch, restricted
 from rarely._core.policies.state import PolicyState
 from rarely._core.types import Decision
 
-DecideOne = Callable[[PolicyState, RoundContexts], tuple[PolicyState, Decision]]
 Offer = Callable[[int, list[int]], RoundContexts]
 """Slot, counted from 0, and the arms above it → what may be chosen there."""
 
@@ -38,10 +37,9 @@ def check_slots(slots: Any, until_due: bool) -> int:
 
 def without(rounds: RoundContexts, taken: list[int]) -> RoundContexts:
     """Return one round without some of its arms."""
-    left = rounds.present.copy()
-    left[0, taken] = False
-    rows = rounds.rows(0, 1)[left[rounds.present]]
-    return replace(rounds, given=[rows], present=left, complete=False)
+    left = rounds.present[0].copy()
+    left[taken] = False
+    return restricted(rounds, left)
 
 
 def require_arms(rounds: RoundContexts, slots: int) -> None:
