@@ -146,11 +146,6 @@ class BatchNeuralUCB(Policy):
         check_positive("ridge", ridge, "because Z_1 = ridge·I is inverted")
         check_choice("ties", ties, Ties)
         check_flag("returning_arms", returning_arms)
-        if isinstance(forgetting, Discount) and (preset.biases or preset.optimiser == "sgd"):
-            raise InvalidInput(
-                "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
-                "weighted through u(cx) = c·u(x); use a Window, or another preset."
-            )
         deep = None if is_whole(depth) and depth == 2 else depth
         dim = self._dim_of(
             model, dim, preset, hidden=hidden, depth=deep, context_scale=context_scale, skip=training.skip
@@ -170,8 +165,7 @@ class BatchNeuralUCB(Policy):
         if model is not None:  # in the place of sizes
             del settings["hidden"], settings["depth"]
             settings["model"], self._packed = model, model.contexts
-        if sparse is not None:
-            self._check_sparse(depth, preset, training)
+        self._check(preset, training, forgetting, depth=None if sparse is None else depth)
         limits, source = self._limits_of(limits, preset, scale), seeded(seed)
         window = None if is_automatic(forgetting) else forgetting
         super().__init__(
@@ -202,10 +196,16 @@ class BatchNeuralUCB(Policy):
             )
         return int(model.dim)
 
-    def _check_sparse(self, depth: int, preset: Preset, training: Training) -> None:
-        """Refuse settings that do not go with sparse contexts."""
-        continues = training.warm_start or preset.optimiser == "sgd"
-        if depth != 2 or preset.biases or continues or not self._takes_models:
+    def _check(self, preset: Preset, training: Training, forgetting: Any, depth: int | None) -> None:
+        """Refuse settings that do not go together; `depth` is that of a network of sparse contexts, else None."""
+        sgd = preset.optimiser == "sgd"
+        if isinstance(forgetting, Discount) and (preset.biases or sgd):
+            raise InvalidInput(
+                "a Discount needs a network without biases and optimiser 'gradient_descent', because samples are "
+                "weighted through u(cx) = c·u(x); use a Window, or another preset."
+            )
+        sparse = depth is not None
+        if sparse and (depth != 2 or preset.biases or training.warm_start or sgd or not self._takes_models):
             raise InvalidInput(
                 "SparseRows need BatchNeuralUCB, NeuralUCB or NeuralTS, of depth 2 without biases, whose trainings "
                 "start from the initial weights."
