@@ -364,7 +364,6 @@ class Ledger:
     # --- saving
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return the ledger as JSON and arrays, for `restored`."""
         numbers: dict[str, Any] = {name: getattr(self, name) for name in ("spent", *COUNTS)}
         numbers |= {"ceiling": self.ceiling and self.ceiling.describe(), "shares": self.shares.describe()}
         numbers |= {"kept": [[user, *each] for user, each in sorted(self.kept.items())]}
@@ -382,7 +381,6 @@ class Ledger:
 
     @classmethod
     def restored(cls, saved: Fields, dim: int) -> Ledger:
-        """Return the saved ledger."""
         with saved:
             ceiling, shares = saved.value("ceiling"), Shares(**saved.value("shares"))
             numbers: dict[str, Any] = {name: saved.whole(name) for name in COUNTS}

@@ -144,17 +144,11 @@ class CompiledStep:
         return True
 
     def _lay_out(self, shapes: Sequence[tuple[str, tuple[int, ...]]]) -> None:
-        """Make arrays of these shapes, which C knows by the same names, in one piece of memory."""
-        kinds: list[np.dtype[Any]] = [np.dtype(KINDS.get(name, np.float64)) for name, _ in shapes]
-        sizes = [kind.itemsize * math.prod(shape) for kind, (_, shape) in zip(kinds, shapes, strict=True)]
-        memory = np.empty(sum(-(-size // 8) for size in sizes))
-        begin, bytes_ = address(memory), memory.view(np.uint8)
-        start = 0
-        for (name, shape), kind, size in zip(shapes, kinds, sizes, strict=True):
-            self._room[name] = bytes_[start : start + size].view(kind).reshape(shape)
-            self._place[name] = begin + start
-            setattr(self._task, name, begin + start)
-            start += -(-size // 8) * 8
+        """Make arrays of these shapes, which C knows by the same names."""
+        for name, shape in shapes:
+            array = self._room[name] = np.empty(shape, KINDS.get(name, np.float64))
+            self._place[name] = address(array)
+            setattr(self._task, name, self._place[name])
 
     def decide_again(
         self, state: PolicyState, contexts: Any, worth: Any, generator: np.random.Generator, life: str
@@ -346,9 +340,7 @@ class CompiledStep:
         *,
         slots: bool = False,
     ) -> Array | None:
-        """Let C decide the next rounds, or slots, and return log det of the running Z after each.
-
-        Nothing is accepted yet.
+        """Let C decide the next rounds, or slots, and return log det of the running Z after each; nothing is accepted.
 
         Without a place in the stream of random numbers none is used, and Z stays as it is.
         """
@@ -383,9 +375,7 @@ class CompiledStep:
         if self._kernels is not None:
             self._kernels.prepare(self._covariance, arms, running=current.uses_running)
         elif task.parameters:
-            self._covariance = self._load(
-                current.covariance, running=current.uses_running, alike=rule.ignore_running_bonuses
-            )
+            self._covariance = self._load(current, alike=rule.ignore_running_bonuses)
         task.row = len(history)
         self._set_sums(stats, current.covariance)
         if trouble := self._step(task):
@@ -429,10 +419,10 @@ class CompiledStep:
             task.chosen, task.known, task.numbers = map(address, tables)
         return history
 
-    def _load(self, covariance: Covariance, *, running: bool, alike: bool) -> Covariance:
+    def _load(self, current: Version, *, alike: bool) -> Covariance:
         """Copy both factors of Z, unless they lie there already; return Z without pending rounds."""
+        task, room, covariance, running = self._task, self._room, current.covariance, current.uses_running
         assert isinstance(covariance, Primal)
-        task, room = self._task, self._room
         if covariance.advanced_to is None or covariance.advanced_to is not self._factor:
             covariance, room["running"][0], room["running"][1] = covariance.settled()
             self._factor = None

@@ -323,10 +323,7 @@ class UpdateFromSums:
 
     def _rebuilt(self, basis: Learner) -> Covariance:
         """Return Z of the policy's own rounds, those before the new ones, by other features."""
-        covariance, history, weights = self._empty(basis, self._arms), self._before.history, None
-        contexts = history.contexts
-        if self._forgetting is not None:
-            weights = self._forgetting.weights((self._state.history.total - 1 - history.rows).astype(np.float64))
-            contexts, weights = contexts[weights > 0], weights[weights > 0]
-        self._factory.add(covariance, basis.features, contexts, weights)
+        covariance, history = self._empty(basis, self._arms), self._before.history.with_forgetting(self._forgetting)
+        history = changed(history, total=self._state.history.total)  # ages are those after the new rounds
+        self._factory.add(covariance, basis.features, *history.remembered())
         return covariance

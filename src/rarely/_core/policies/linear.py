@@ -201,7 +201,6 @@ class LinearLearner(Learner):
         return np.vstack((lower_inverse(cholesky(matrix)[0]), matrix, self.moment, self.coefficients))
 
     def _solution(self, matrix: Array, moment: Array) -> Array:
-        """Return θ̂ of these sums."""
         return ridge_solution(matrix, moment)
 
     def _grown(self, x: Array, rewards: Array) -> LinearLearner:
@@ -393,7 +392,6 @@ class LearnedLinear(LinearLearner):
         return ridge, math.sqrt(spread * ridge * float(variance(np.array([ridge]))[0]))
 
     def _with_ridge(self, ridge: float) -> LearnedLinear:
-        """Return the estimate with another λ."""
         other = replace(self, ridge=ridge)
         if self.matrix is not None:
             return replace(other, coefficients=other._solution(self.matrix, self.moment))
