@@ -493,11 +493,12 @@ class Policy(ABC):
         ''
         """
         check_flag("force", force)
-        with self._single_caller(), np.errstate(all="ignore"):
+        with self._single_caller():
             state, beta = self._state, self._beta
             done = update_at_once(state, beta) if progress is None is seconds else None
             if done is None:
-                done = update(state, self._factory, beta, force=force, progress=progress, seconds=seconds)
+                with np.errstate(all="ignore"):
+                    done = update(state, self._factory, beta, force=force, progress=progress, seconds=seconds)
             return self._updated(*done)
 
     def _updated(self, after: PolicyState, record: UpdateRecord) -> UpdateRecord:
