@@ -33,7 +33,7 @@ from rarely_lab.engine import cell as runs
 from rarely_lab.engine import record as kept
 from rarely_lab.engine.cell import LocalExecutor, Result, run_cells
 from rarely_lab.engine.play import drawn, play
-from rarely_lab.engine.record import MixedRecords, Stored, identity
+from rarely_lab.engine.record import MixedRecords, Stored, at_odds, identity
 
 SELECTING, TRAINING = 1.5e-3, 4e-5
 """Seconds a round, and seconds an update and a round, of a neural policy on some machine: only ratios matter."""
@@ -74,39 +74,29 @@ class Record(kept.Record):
     @classmethod
     def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]] = ()) -> None:
         """Raise MixedRecords unless one problem is one world of one length, and one policy one piece of code."""
-        worlds: dict[str, tuple[int, str]] = {}
-        codes: dict[str, tuple[str, str]] = {}
-        questions = [(record.numerics, record.asked) for record in records]
-        questions += [(cls.fingerprint(asked), asked) for asked in planned]
-        for code, asked in questions:
-            problem, policy = asked["problem"]["name"], asked["policy"]["name"]
-            world = asked["rounds"], identity(asked["problem"])
-            if worlds.setdefault(problem, world) != world:
-                lengths = sorted({worlds[problem][0], asked["rounds"]})
-                differs = (
-                    f"T differs (T = {' and '.join(map(str, lengths))})" if lengths[1:] else "data or settings differ"
-                )
-                raise MixedRecords(
-                    f"there would be two problems called {problem}, whose {differs}: their regrets do not compare. "
-                    "Keep them in folders of their own."
-                )
-            own = code, asked["policy"]["text"]
-            if codes.setdefault(policy, own) != own:
-                family = cls.golden_family(asked)
-                changed = f": the numbers of family {family} have changed" if family else ""
-                whose = "the policy's own" if codes[policy][0] == code else f"rarely's{changed}"
-                raise MixedRecords(
-                    f"there would be records of {policy} made by two versions of the code ({whose}). Use another "
-                    "folder, name one of them (--policy NAME=module:factory), or play them again with --replace."
-                )
-        played: dict[tuple[str, int], str] = {}
-        for record in records:
-            digest = record.data["rounds_digest"]
-            if played.setdefault((record.problem, record.seed), digest) != digest:
-                raise MixedRecords(
-                    f"{record.id} was played on other rounds than another record of {record.problem}, seed "
-                    f"{record.seed}; their regrets do not compare. Play both with one version of rarely."
-                )
+        asked = [(record.asked, record.numerics) for record in records]
+        asked += [(one, cls.fingerprint(one)) for one in planned]
+        if odd := at_odds((one["problem"]["name"], (one["rounds"], identity(one["problem"]))) for one, _ in asked):
+            problem, (first, _), (other, _) = odd
+            lengths = f"T differs (T = {min(first, other)} and {max(first, other)})"
+            differs = "data or settings differ" if first == other else lengths
+            raise MixedRecords(
+                f"there would be two problems called {problem}, whose {differs}: their regrets do not compare. "
+                "Keep them in folders of their own."
+            )
+        if odd := at_odds((one["policy"]["name"], (code, one["policy"]["text"])) for one, code in asked):
+            policy, (first, _), (other, _) = odd
+            changed = f": the numbers of family {family} have changed" if (family := family_of(policy)) else ""
+            whose = f"rarely's{changed}" if first != other else "the policy's own"
+            raise MixedRecords(
+                f"there would be records of {policy} made by two versions of the code ({whose}). Use another folder, "
+                "name one of them (--policy NAME=module:factory), or play them again with --replace."
+            )
+        if odd := at_odds(((record.problem, record.seed), record.data["rounds_digest"]) for record in records):
+            raise MixedRecords(
+                f"records of {odd[0][0]}, seed {odd[0][1]}, were played on other rounds than one another; their "
+                "regrets do not compare. Play all with one version of rarely."
+            )
 
     family = Stored(str, "family")
     """The variant, or the set that the problem belongs to."""
@@ -327,14 +317,12 @@ def merge(
     contents = [kept.find_records(source, Record) for source in sources]
     every = [record for one in contents for record in one.records]
     Record.check_together(every)  # before regrets, for it says why they differ
-    records: dict[str, Record] = {}
-    for record in every:
-        first = records.setdefault(record.id, record)
-        if first.regret != record.regret:
-            raise MixedRecords(
-                f"two records of {record.id} differ (regret {first.regret:g} and {record.regret:g}); leave one folder "
-                "out, or name the policies apart."
-            )
+    if odd := at_odds((record.id, record.regret) for record in every):
+        raise MixedRecords(
+            f"two records of {odd[0]} differ (regret {odd[1]:g} and {odd[2]:g}); leave one folder out, or name the "
+            "policies apart."
+        )
+    records = {record.id: record for record in reversed(every)}  # of two alike the first
     merged = sorted(records.values(), key=lambda record: record.id)
     kept.copy_records(merged, Store(Path(out)), progress)
     return Found(merged, [file for one in contents for file in one.refused])

@@ -212,6 +212,16 @@ def outdated(records: Sequence[Record]) -> list[str]:
     ]
 
 
+def at_odds(pairs: Iterable[tuple[Any, Any]]) -> tuple[Any, Any, Any] | None:
+    """Return a name that comes with two values, and both; None where each has one.
+
+    >>> at_odds([("a", 1), ("b", 2), ("a", 1)]), at_odds([("a", 1), ("a", 2)])
+    (None, ('a', 1, 2))
+    """
+    first: dict[Any, Any] = {}
+    return next(((name, first[name], other) for name, other in pairs if first.setdefault(name, other) != other), None)
+
+
 def check_id(cell_id: str) -> None:
     """Refuse an id that is not a path inside a folder."""
     if not all(SAFE_PART.fullmatch(part) and part.strip(". ") for part in str(cell_id).split("/")):

@@ -149,11 +149,10 @@ class Setup:
         """Return the policy before its first round."""
         problem, configuration, world = self.problem, self.configuration, self.world()
         if configuration.linear:
-            assert configuration.ridge is not None
-            assert configuration.beta is not None
             # A table's constant stands in its blocks already, one for each arm.
             appended = configuration.kind == "linucb-intercept" and isinstance(problem.source, World)
-            return LinUCB(world.dim, intercept=appended, ridge=configuration.ridge, beta=configuration.beta)
+            ridge, beta = cast(float, configuration.ridge), cast(float, configuration.beta)
+            return LinUCB(world.dim, intercept=appended, ridge=ridge, beta=beta)
         if configuration.kind == "uniform":
             return Uniform(world.dim, seed=self.seed)
         always: dict[str, Any] = {
@@ -161,9 +160,9 @@ class Setup:
             "covariance": "exact",  # results must not depend on the speed of a machine
             "seed": self.seed,
         }
+        budget = configuration.batches or self.rounds
         if configuration.kind == "default":
-            assert configuration.batches is not None
-            return BatchNeuralUCB(world.dim, Paced(self.rounds, min(configuration.batches, self.rounds)), **always)
+            return BatchNeuralUCB(world.dim, Paced(self.rounds, min(budget, self.rounds)), **always)
         code = self.reading == "code"
         knobs: dict[str, Any] = {
             "hidden": problem.hidden,
@@ -175,7 +174,6 @@ class Setup:
         }
         if configuration.batches is None:
             return NeuralUCB(world.dim, **knobs)
-        if configuration.log_ratio is None:
-            return BatchNeuralUCB(world.dim, FixedGrid(self.rounds, configuration.batches), **knobs)
-        trigger = DeterminantTrigger(self.rounds, configuration.batches, configuration.log_ratio)
-        return BatchNeuralUCB(world.dim, trigger, **knobs)
+        grid, log_ratio = FixedGrid(self.rounds, budget), configuration.log_ratio
+        schedule = grid if log_ratio is None else DeterminantTrigger(self.rounds, budget, log_ratio)
+        return BatchNeuralUCB(world.dim, schedule, **knobs)

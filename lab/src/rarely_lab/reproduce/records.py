@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from rarely.extend import Array
 from rarely.runs.files import DIGEST, check_digest
 from rarely.runs.machine import peak_memory
 from rarely_lab.engine.play import Played
-from rarely_lab.engine.record import FORMAT, MixedRecords, Stored, identity, read_packed
+from rarely_lab.engine.record import FORMAT, MixedRecords, Stored, at_odds, identity, read_packed
 from rarely_lab.engine.record import Record as AnyRecord
 from rarely_lab.engine.record import Store as AnyStore
 from rarely_lab.reproduce.config import Configuration
@@ -52,29 +52,21 @@ class Record(AnyRecord):
     def check_together(cls, records: Sequence[Self], planned: Iterable[dict[str, Any]]) -> None:
         """Raise MixedRecords if two codes made a family, two problems have one name, or two engines are compared."""
         planned = list(planned)
-        codes = defaultdict[str, set[str]](set)
-        for record in records:
-            codes[cls.golden_family(record.asked)].add(record.numerics)
-        for asked in planned:
-            codes[cls.golden_family(asked)].add(cls.fingerprint(asked))
-        for family, made in codes.items():
-            if len(made) > 1:
-                raise MixedRecords(
-                    f"it holds, or would hold, records of {len(made)} versions of the code in family {family} "
-                    f"({', '.join(sorted(made))}), whose numbers differ. Ask for all of its cells with --replace, or "
-                    "use another --out."
-                )
+        codes = [(cls.golden_family(record.asked), record.numerics) for record in records]
+        if odd := at_odds([*codes, *((cls.golden_family(asked), cls.fingerprint(asked)) for asked in planned)]):
+            family, *made = odd
+            raise MixedRecords(
+                f"it holds, or would hold, records of 2 versions of the code in family {family} "
+                f"({', '.join(sorted(made))}), whose numbers differ. Ask for all of its cells with --replace, or "
+                "use another --out."
+            )
         check_engines((record.series, record.engine) for record in records if not record.configuration.same_everywhere)
-        questions: dict[str, tuple[Any, ...]] = {}
-        for asked in (*(record.asked for record in records), *planned):
-            world = {name: value for name, value in asked["world"].items() if name not in PER_VIEW}
-            own = (asked["problem"], world, asked["rounds"])
-            name = asked["problem"]["name"]
-            if questions.setdefault(name, own) != own:
-                raise MixedRecords(
-                    f"it would hold two problems called {name}: other data, settings or lengths "
-                    f"(T = {questions[name][2]} and {asked['rounds']}). Keep them in folders of their own."
-                )
+        if odd := at_odds(map(_question, (*(record.asked for record in records), *planned))):
+            name, first, other = odd
+            raise MixedRecords(
+                f"it would hold two problems called {name}: other data, settings or lengths "
+                f"(T = {first[2]} and {other[2]}). Keep them in folders of their own."
+            )
 
     base = Stored(str, "asked", "problem", "base")  # the problem of the paper that it is or varies
     reading = Stored(str, "asked", "reading")  # a preset, or for a linear configuration a view
@@ -150,13 +142,17 @@ class Record(AnyRecord):
 
 def check_engines(played: Iterable[tuple[str, str]]) -> None:
     """Raise MixedRecords if networks of one problem in one reading were played, or will be, by two engines."""
-    engines: dict[str, str] = {}
-    for series, engine in played:
-        if engines.setdefault(series, engine) != engine:
-            raise MixedRecords(
-                f"networks of {series} would be of two engines, {engines[series]} and {engine}, which round "
-                "differently. Continue them with the engine that began, or in another --out."
-            )
+    if odd := at_odds(played):
+        raise MixedRecords(
+            f"networks of {odd[0]} would be of two engines, {odd[1]} and {odd[2]}, which round differently. Continue "
+            "them with the engine that began, or in another --out."
+        )
+
+
+def _question(asked: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    """Return a problem's name, and what all records of it must share."""
+    world = {name: value for name, value in asked["world"].items() if name not in PER_VIEW}
+    return asked["problem"]["name"], (asked["problem"], world, asked["rounds"])
 
 
 Store = partial(AnyStore[Record], record_type=Record)  # the records of one folder of experiments

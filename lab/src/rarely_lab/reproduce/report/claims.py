@@ -96,10 +96,6 @@ class Measured:
             return "reversed"
         return "smaller than claimed, in its direction" if self.low >= 1 and self.sample.p_above(1.0) <= ALPHA else ""
 
-    def confidence(self, level: float, *, outside: bool) -> float:
-        """Return the confidence of the interval that corresponds to a test of this level."""
-        return 1 - (level if outside and self.two_sided else 2 * level)
-
 
 @dataclass(frozen=True)
 class Check:
@@ -184,12 +180,12 @@ def runs_to_decide(checks: Sequence[Check], rule: Rule = ALL) -> float:
     if runs < MIN_RUNS:
         return math.nan
 
-    def repeated(check: Check, times: int) -> Check:
-        return replace(check, parts=tuple(replace(part, sample=part.sample.repeated(times)) for part in check.parts))
-
-    every = ((times, [repeated(check, times) for check in counted]) for times in range(1, MAX_REPEATS + 1))
-    told = (times for times, checks in every if _verdict(checks, rule) != "inconclusive")
-    return float(runs * next(told, math.inf))
+    for times in range(1, MAX_REPEATS + 1):
+        parts = (tuple(replace(one, sample=one.sample.repeated(times)) for one in check.parts) for check in counted)
+        more = [replace(check, parts=own) for check, own in zip(counted, parts, strict=True)]
+        if _verdict(more, rule) != "inconclusive":
+            return float(runs * times)
+    return math.inf
 
 
 def _verdict(counted: Sequence[Check], rule: Rule) -> Verdict:
@@ -223,20 +219,17 @@ def _decide(check: Check, held: float, failed: float) -> Decided:
     if not check.applies:
         return Decided(check, "not applicable", None, 1 - 2 * ALPHA, check.note)
     verdict: Verdict = "inconclusive"
-    unproven, surest = (
-        max(check.parts, key=lambda part: part.p_outside),
-        min(check.parts, key=lambda part: part.p_inside),
-    )
-    part, level, outside = unproven, held, False
+    part, level, sides = max(check.parts, key=lambda part: part.p_outside), held, 2
+    surest = min(check.parts, key=lambda part: part.p_inside)
     if check.p_fails_to_hold <= held:
         verdict = HELD[any(each.sample.p_above(each.size) <= ALPHA for each in check.parts)]
     elif check.p_true <= failed or surest.p_inside <= ALPHA:
         # Where only the 95 % interval lies elsewhere, the wider one that decided reaches into the range.
         verdict = "does not hold" if check.p_true <= failed else verdict
-        part, level, outside = surest, failed / len(check.parts), True
+        part, level, sides = surest, failed / len(check.parts), 1 if surest.two_sided else 2
     elif part.p_outside > ALPHA:  # elsewhere many checks ask for more than an interval of 95 % inside the range
         level = ALPHA
-    confidence = part.confidence(level, outside=outside)
+    confidence = 1 - sides * level  # that of the interval which corresponds to the test
     estimate, notes = part.sample.interval(confidence), [check.note]
     if len(check.parts) > 1:
         notes.append(f"{'left open' if verdict == 'inconclusive' else 'decided'} by {part.what}, {part.needs}")
@@ -300,19 +293,16 @@ class ClaimChecker:
         """Check that a's regret is nearer to the target's than b's; among typical runs, in logarithms."""
         what = f"distance of {self.label(b)} ÷ distance of {self.label(a)}, from the regret of {self.label(target)}"
 
+        def distance(x: float, aim: float) -> float:
+            return abs(x - aim) if self.estimand == "mean" else max(x / aim, aim / x)
+
         def distances(far: Series, near: Series, goal: Series) -> Sample:
             seeds = sorted(far.runs.keys() & near.runs.keys() & goal.runs.keys())
-            own = [[s.runs[seed].regret for seed in seeds] for s in (far, near, goal)]
-            return self.sample(*(self.distance(one, own[2]) for one in own[:2]))
+            own = [[distance(s.runs[seed].regret, goal.runs[seed].regret) for seed in seeds] for s in (far, near)]
+            return self.sample(*own)
 
         check = self._check(what, "above 1", distances, (b, a, target), "regret", 1.0, strict=True)
         return replace(check, relative=target == NEURAL)
-
-    def distance(self, some: Sequence[float], goal: Sequence[float]) -> list[float]:
-        """Return how far numbers are from those of the same runs, in what this estimand averages."""
-        if self.estimand == "mean":
-            return [abs(x - y) for x, y in zip(some, goal, strict=True)]
-        return [max(x / y, y / x) for x, y in zip(some, goal, strict=True)]
 
     def below(self, regret: float, meaning: str, name: str) -> Check:
         what = f"{regret:.0f} ({meaning}) ÷ regret of {self.label(name)}"
@@ -342,7 +332,9 @@ class ClaimChecker:
         series, (measured,) = self._run((a, b)), check.parts
         if measured.strict and series and self.comparison.same_runs(*series):
             return replace(check, applies=False, note=f"{SAME}: the budget of neither was used up")
-        if quantity != "regret" and (reason := self._too_short(measured.low, b)):
+        grid, rounds = (self.fixed[b].batches or 0) if b in self.fixed else 0, self.comparison.rounds
+        if quantity != "regret" and rounds < measured.low * grid:  # which cannot have so many times fewer updates
+            reason = f"not applicable: {rounds} rounds are less than {measured.low:g} times a grid of {grid}"
             return replace(check, applies=False, note=reason)
         return replace(check, relative=b == NEURAL and quantity == "regret" and math.isfinite(measured.high))
 
@@ -363,15 +355,8 @@ class ClaimChecker:
 
     def _run(self, names: Sequence[str]) -> list[Series]:
         """Return the series of these names; none if one was not run."""
-        series = [self.comparison.series[name] for name in names if name in self.comparison.series]
-        return series if len(series) == len(names) else []
-
-    def _too_short(self, factor: float, name: str) -> str:
-        """Return why a grid cannot have `factor` times fewer updates at this length; empty if it can."""
-        budget, rounds = self.fixed[name].batches if name in self.fixed else None, self.comparison.rounds
-        if budget is None or rounds >= factor * budget:
-            return ""
-        return f"not applicable: {rounds} rounds are less than {factor:g} times a grid of {budget}"
+        there = self.comparison.series
+        return [there[name] for name in names] if all(name in there for name in names) else []
 
     def label(self, name: str) -> str:
         series = self.comparison.series.get(name)

@@ -29,7 +29,7 @@ from rarely_lab.reproduce.report.claims import PRINTED_ROUNDS, Judged
 from rarely_lab.reproduce.report.few_updates import figures_of_few, render_few_updates
 from rarely_lab.reproduce.report.figures import figures
 from rarely_lab.reproduce.report.paper_claims import judge
-from rarely_lab.reproduce.report.results import NEURAL, Comparison, compare, overhead, uniform_regret, where
+from rarely_lab.reproduce.report.results import Comparison, compare, overhead, uniform_regret, where
 
 PRINTED_RUNS = 10  # how many runs of each configuration the paper has
 CAPTIONS = {
@@ -183,7 +183,7 @@ def _shortfalls(comparisons: Sequence[Comparison]) -> list[str]:
     if any(c.rounds != PRINTED_ROUNDS and c.base and c.base == c.problem for c in comparisons):
         lengths = ", ".join(str(n) for n in sorted({c.rounds for c in comparisons}))
         out.append(f"These runs have T = {lengths} rounds; the paper's have {PRINTED_ROUNDS}.")
-    sequential = [len(c.series[NEURAL].runs) if NEURAL in c.series else 0 for c in comparisons if c.base]
+    sequential = [c.sequential_runs for c in comparisons if c.base]
     if sequential and min(sequential) < PRINTED_RUNS:
         few = " to ".join(str(n) for n in sorted({min(sequential), max(sequential)}))
         which = "Sequential NeuralUCB, with which most claims compare,"

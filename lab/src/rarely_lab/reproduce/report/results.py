@@ -28,7 +28,7 @@ from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely_lab.reproduce.records import Record
 
 BEST_LINEAR, NEURAL = "linucb-best", "neuralucb"
-BATCHED: tuple[Kind, ...] = ("fixed", "adaptive", "default")  # kinds of batched configurations, in the order of tables
+NETWORKS: tuple[Kind, ...] = ("neuralucb", "fixed", "adaptive", "default")  # in the order of tables
 SLACK = 1.25  # what "almost", "around" and "slightly" leave open: a factor
 UNIFORM_ROUNDS = 200  # rounds of a world that tell what uniform play loses in each, to 2 %
 where = attrgetter("machine", "form")
@@ -118,6 +118,10 @@ class Comparison:
 
     def of_kind(self, kind: Kind) -> list[Series]:
         return [series for series in self.series.values() if series.kind == kind]
+
+    @property
+    def sequential_runs(self) -> int:
+        return len(self.series[NEURAL].runs) if NEURAL in self.series else 0
 
     @cached_property
     def place(self) -> tuple[str, str]:
@@ -212,15 +216,10 @@ def _series(records: Sequence[Record]) -> list[Series]:
     kinds: tuple[Kind, ...] = ("linucb", "linucb-intercept")
     for kind in kinds:
         out += _linear(kind, {c: of for c, of in runs.items() if c.kind == kind})
-    if sequential := runs.get(Configuration("neuralucb")):
-        out.append(Series(NEURAL, "NeuralUCB", "neuralucb", Configuration("neuralucb"), sequential))
-    batched = sorted(
-        (c for c in runs if c.batched or c.kind == "default"),
-        key=lambda c: (BATCHED.index(c.kind), c.batches or 0, c.log_ratio or 0.0),
-    )
-    for c in batched:
+    networks = (c for c in runs if c.kind in NETWORKS)
+    for c in sorted(networks, key=lambda c: (NETWORKS.index(c.kind), c.batches or 0, c.log_ratio or 0.0)):
         ratio = "" if c.log_ratio is None else f", log q={c.log_ratio:g}"
-        out.append(Series(c.id, f"{c.kind} B={c.batches}{ratio}", c.kind, c, runs[c]))
+        out.append(Series(c.id, f"{c.kind} B={c.batches}{ratio}" if c.batches else "NeuralUCB", c.kind, c, runs[c]))
     return out
 
 

@@ -82,8 +82,7 @@ def what_was_run(comparisons: Sequence[Comparison]) -> Grid:
     body = []
     for c in comparisons:
         runs = {seed for series in c.series.values() for seed in series.runs}
-        sequential = len(c.series[NEURAL].runs) if NEURAL in c.series else 0
-        body.append([c.problem, c.preset, *map(str, (c.rounds, len(runs), sequential, len(c.series)))])
+        body.append([c.problem, c.preset, *map(str, (c.rounds, len(runs), c.sequential_runs, len(c.series)))])
     return Grid(["problem", "preset", "rounds T", "runs", "runs of NeuralUCB", "series"], body, numbers=2)
 
 
