@@ -20,9 +20,7 @@ def test_the_lengths_and_grids_are_those_of_the_theory():
 
 
 def test_exponents_are_found_again_with_their_intervals():
-    found = {
-        one.label: one for one in growth(compare(lengths(lambda t: 6 * np.log(t), lambda kind, t: 3 * t**0.6))[:6])
-    }
+    found = growth(compare(lengths(lambda t: 6 * np.log(t), lambda kind, t: 3 * t**0.6))[:6])
     assert list(found) == [
         "NeuralUCB",
         "fixed, B = log₂ T",
@@ -75,7 +73,7 @@ def test_a_missing_length_leaves_it_open():
 def test_the_table_shows_every_scheme():
     found = compare(lengths(lambda t: 6 * np.log(t), lambda kind, t: t**0.5))
     grid, other = tables.growing(found).values()
-    assert [row[0] for row in grid.body] == [one.label for one in growth(found[:6])]
+    assert [row[0] for row in grid.body] == [*growth(found[:6])]
     assert grid.body[0][-6:] == ["500", "1000", "2000", "4000", "8000", "—"]
     assert [*tables.growing(found)] == ["quadratic, preset practical", "cosine, preset practical"]
     assert other.body[1][-1] == "14"

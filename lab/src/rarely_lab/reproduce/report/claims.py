@@ -35,7 +35,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from rarely.extend import PresetName
 from rarely.runs.statistics import IntervalEstimate, Sample, ratios, ratios_of_means
@@ -43,7 +43,8 @@ from rarely_lab.reproduce.catalogue import PROBLEMS, SECOND_READINGS, configurat
 from rarely_lab.reproduce.report.results import NEURAL, SLACK, Comparison, Series
 
 Estimand = Literal["mean", "typical"]
-ESTIMANDS: tuple[Estimand, ...] = get_args(Estimand)
+RATIOS: dict[Estimand, Callable[..., Sample]] = {"mean": ratios_of_means, "typical": ratios}
+ESTIMANDS = (*RATIOS,)
 ClaimKind = Literal["claim", "figure", "finding"]
 """A claim of the paper; a number that gets no verdict; or a finding of ours, judged like a claim."""
 Verdict = Literal["holds", "holds, larger than claimed", "does not hold", "inconclusive", "not applicable"]
@@ -316,7 +317,7 @@ class ClaimChecker:
 
     def sample(self, a: Sequence[float], b: Sequence[float]) -> Sample:
         """Return the ratio that is estimated."""
-        return ratios_of_means(a, b) if self.estimand == "mean" else ratios(a, b)
+        return RATIOS[self.estimand](a, b)
 
     def _ratio(
         self, quantity: Quantity, a: str, b: str, needs: str, low: float = 0.0, *high: float, **more: Any

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,29 +20,33 @@ from rarely.pages.figures import COLOURS, DASHES, MARKERS, plain_numbers
 from rarely.pages.grid import Grid
 from rarely.pages.page import render
 from rarely.pages.svg import INK
-from rarely.runs.statistics import IntervalEstimate, ratios, ratios_of_means
+from rarely.runs.statistics import IntervalEstimate
 from rarely.theory import effective_dimension
 from rarely.worlds import World
 from rarely_lab.reproduce.catalogue import PROBLEMS
-from rarely_lab.reproduce.report.claims import ESTIMANDS
+from rarely_lab.reproduce.report.claims import RATIOS, Estimand
 from rarely_lab.reproduce.report.figures import WIDTH
-from rarely_lab.reproduce.report.results import NEURAL, Comparison, Growth, growth, lengthened
+from rarely_lab.reproduce.report.results import Comparison, Growth, growth, lengthened
 from rarely_lab.reproduce.report.tables import WORDS, short
 
-ROOT, RULE = "fixed, B = √T", "adaptive, log q = 20"  # the schemes that the page's first sentence is about
+SEQUENTIAL, ROOT, RULE = "NeuralUCB", "fixed, B = √T", "adaptive, log q = 20"
+"""The schemes that the page's first sentence is about, by their labels."""
 CONTEXTS = (500, 1000, 2000)  # numbers of contexts, T·K, of which d̃ is computed: its time grows with their cube
-Point = tuple[int, dict[str, IntervalEstimate]]
+Schemes = dict[str, Growth]
 
 
-def costs(scheme: Growth, sequential: Growth) -> list[Point]:
-    """Return at each T how much more regret a scheme has than NeuralUCB, by both estimands."""
-    out = []
-    for rounds in scheme.series.keys() & sequential.series.keys():
-        series, other = scheme.series[rounds], sequential.series[rounds]
-        seeds = sorted(series.runs.keys() & other.runs.keys())
-        pair = [[s.runs[seed].regret for seed in seeds] for s in (series, other)]
-        out.append((rounds, {"mean": ratios_of_means(*pair).interval(), "typical": ratios(*pair).interval()}))
-    return sorted(out, key=lambda point: point[0])
+def costs(schemes: Schemes) -> dict[str, dict[int, dict[Estimand, IntervalEstimate]]]:
+    """Return by scheme and T how much more regret it has than NeuralUCB, by both estimands."""
+    out: dict[str, dict[int, dict[Estimand, IntervalEstimate]]] = {}
+    sequential = schemes[SEQUENTIAL].series
+    for label, scheme in schemes.items():
+        for rounds in sorted(scheme.series.keys() & sequential.keys()) if label != SEQUENTIAL else ():
+            runs = scheme.series[rounds].runs, sequential[rounds].runs
+            seeds = sorted(runs[0].keys() & runs[1].keys())
+            pair = [[of[seed].regret for seed in seeds] for of in runs]
+            each = {estimand: ratio(*pair).interval() for estimand, ratio in RATIOS.items()}
+            out.setdefault(label, {})[rounds] = each
+    return out
 
 
 @cache
@@ -68,10 +73,10 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
-def few_updates(comparisons: Sequence[Comparison]) -> dict[tuple[str, PresetName], list[Growth]]:
+def few_updates(comparisons: Sequence[Comparison]) -> dict[tuple[str, PresetName], Schemes]:
     """Return the schemes that were played at several lengths by problem and preset, if NeuralUCB was among them."""
-    schemes = {one: growth(mine) for one, mine in lengthened(comparisons).items()}
-    return {one: of for one, of in schemes.items() if any(scheme.kind == NEURAL for scheme in of)}
+    every = {one: growth(mine) for one, mine in lengthened(comparisons).items()}
+    return {one: schemes for one, schemes in every.items() if SEQUENTIAL in schemes}
 
 
 def figures_of_few(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], Figure]]:
@@ -79,19 +84,17 @@ def figures_of_few(comparisons: Sequence[Comparison]) -> dict[str, Callable[[], 
     return {f"few-updates-{'-'.join(one)}": partial(draw, of, *one) for one, of in few_updates(comparisons).items()}
 
 
-def draw(schemes: Sequence[Growth], problem: str, preset: PresetName) -> Figure:
+def draw(schemes: Schemes, problem: str, preset: PresetName) -> Figure:
     """Draw regret over NeuralUCB's, and versions with √T, log₂ T and Theorem 2's B, against T."""
     figure = Figure(figsize=(WIDTH, 4.2))
     left, right = figure.subplots(1, 2)
-    sequential = next(one for one in schemes if one.kind == NEURAL)
-    for place, scheme in enumerate(one for one in schemes if one.kind != NEURAL):
-        look: dict[str, Any] = {"color": COLOURS[scheme.kind], "marker": MARKERS[scheme.kind], "ms": 3, "lw": 1.2}
-        look["linestyle"] = DASHES[place % len(DASHES)]
-        rounds, points = zip(*costs(scheme, sequential), strict=True)
-        left.plot(rounds, [point["mean"].value for point in points], label=scheme.label, **look)
-        right.plot([*scheme.series], [s.updates + 1 for s in scheme.series.values()], **look)
+    for (label, points), dash in zip(costs(schemes).items(), cycle(DASHES), strict=False):
+        kind, series = schemes[label].kind, schemes[label].series
+        look: dict[str, Any] = {"color": COLOURS[kind], "marker": MARKERS[kind], "ms": 3, "lw": 1.2, "ls": dash}
+        left.plot([*points], [both["mean"].value for both in points.values()], label=label, **look)
+        right.plot([*series], [s.updates + 1 for s in series.values()], **look)
     left.axhline(1, color=INK, lw=0.8)
-    lengths = np.array(sorted({t for one in schemes for t in one.series}), float)
+    lengths = np.array(sorted({t for one in schemes.values() for t in one.series}), float)
     own = dimensions(problem)
     plan = own[-1][2] * (lengths / own[-1][0]) ** exponent([(t, b) for t, _, b in own])
     theory = {"T: NeuralUCB": lengths, "√T": np.sqrt(lengths), "log₂ T": np.log2(lengths), "B of Theorem 2": plan}
@@ -110,15 +113,15 @@ def draw(schemes: Sequence[Growth], problem: str, preset: PresetName) -> Figure:
     return figure
 
 
-def cost_table(schemes: Sequence[Growth]) -> Grid:
+def cost_table(schemes: Schemes) -> Grid:
     """Return how much more regret than NeuralUCB each scheme has at each T, both ways, and how its versions grow."""
-    sequential, body = next(one for one in schemes if one.kind == NEURAL), []
-    for scheme in (one for one in schemes if one.kind != NEURAL):
-        points, grows = dict(costs(scheme, sequential)), f"{scheme.versions.interval().value:.3f}"
-        for estimand in ESTIMANDS:
-            cells = [short(points[t][estimand]) if t in points else "—" for t in sequential.series]
-            body.append([scheme.label, WORDS[estimand], *cells, grows if estimand == "mean" else ""])
-    head = ["scheme", "regret ÷ NeuralUCB's, by", *(f"T = {t}" for t in sequential.series), "exponent of its versions"]
+    times, body = schemes[SEQUENTIAL].series, []
+    for label, points in costs(schemes).items():
+        for estimand, words in WORDS.items():
+            cells = [short(points[t][estimand]) if t in points else "—" for t in times]
+            grows = f"{schemes[label].versions.interval().value:.3f}" if estimand == "mean" else ""
+            body.append([label, words, *cells, grows])
+    head = ["scheme", "regret ÷ NeuralUCB's, by", *(f"T = {t}" for t in times), "exponent of its versions"]
     return Grid(head, body, 2)
 
 
@@ -126,13 +129,12 @@ def answers(comparisons: Sequence[Comparison]) -> list[tuple[str, dict[str, Any]
     """Return what the page says of each problem and preset, in numbers; those that were played in full."""
     told = []
     for (problem, preset), schemes in few_updates(comparisons).items():
-        by_label = {one.label: one for one in schemes}
-        if {ROOT, RULE} <= by_label.keys():
-            root, rule, sequential = by_label[ROOT], by_label[RULE], by_label["NeuralUCB"]
-            ratios = {name: [at["mean"].value for _, at in costs(one, sequential)] for name, one in by_label.items()}
+        if {ROOT, RULE} <= schemes.keys():
+            points, rule = costs(schemes), schemes[RULE]
+            root, own = ([both["mean"].value for both in points[label].values()] for label in (ROOT, RULE))
             versions = [one.updates + 1 for one in rule.series.values()]
-            numbers: dict[str, Any] = {"root": ratios[root.label], "rule": ratios[rule.label], "versions": versions}
-            numbers |= {"lengths": [*sequential.series], "all": [*rule.series], "of_rule": rule.versions}
+            numbers = {"root": root, "rule": own, "versions": versions, "of_rule": rule.versions}
+            numbers |= {"lengths": [*schemes[SEQUENTIAL].series], "all": [*rule.series]}
             told.append((f"{problem}, preset {preset}", numbers))
     return told
 

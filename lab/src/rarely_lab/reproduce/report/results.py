@@ -244,7 +244,6 @@ def _linear(kind: Kind, runs: dict[Configuration, dict[int, Record]]) -> list[Se
 class Growth:
     """How one scheme, whose series are by T, grows with T: samples of slopes, one for each run."""
 
-    label: str
     kind: Kind
     series: dict[int, Series]
     regret: Sample  # the exponent a of regret ∝ Tᵃ
@@ -261,8 +260,8 @@ def lengthened(comparisons: Iterable[Comparison]) -> dict[tuple[str, PresetName]
     return groups
 
 
-def growth(comparisons: Iterable[Comparison]) -> list[Growth]:
-    """Return the schemes that were played at three lengths or more."""
+def growth(comparisons: Iterable[Comparison]) -> dict[str, Growth]:
+    """Return the schemes that were played at three lengths or more, by their labels."""
     schemes: dict[str, dict[int, Series]] = {}
     for c in sorted(comparisons, key=lambda c: c.rounds):
         words = dict(zip(growing(c.rounds), ("log₂ T", "√T"), strict=True))
@@ -270,10 +269,10 @@ def growth(comparisons: Iterable[Comparison]) -> list[Growth]:
             budget = f"{s.kind}, B = {words.get(s.configuration.batches or 0)}" if s.kind != NEURAL else s.label
             label = f"adaptive, log q = {s.configuration.log_ratio:g}" if s.configuration.log_ratio else budget
             schemes.setdefault(label, {})[c.rounds] = s
-    return [_growth(label, series) for label, series in schemes.items() if len(series) > 2]
+    return {label: _growth(series) for label, series in schemes.items() if len(series) > 2}
 
 
-def _growth(label: str, series: dict[int, Series]) -> Growth:
+def _growth(series: dict[int, Series]) -> Growth:
     seeds = sorted(set.intersection(*(set(s.runs) for s in series.values())))
     kind, logs = next(iter(series.values())).kind, np.log([*series])
 
@@ -283,4 +282,4 @@ def _growth(label: str, series: dict[int, Series]) -> Growth:
 
     exponent = slopes(lambda run: math.log(run.regret) if run.regret > 0 else math.nan, exact=False)
     versions = slopes(lambda run: math.log(run.versions)), slopes(lambda run: float(run.versions))
-    return Growth(label, kind, series, exponent, *versions)
+    return Growth(kind, series, exponent, *versions)

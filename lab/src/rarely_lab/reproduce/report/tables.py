@@ -91,12 +91,12 @@ def growing(comparisons: Sequence[Comparison]) -> dict[str, Grid]:
     out: dict[str, Grid] = {}
     for (problem, preset), mine in lengthened(comparisons).items():
         schemes = growth(mine)
-        times = sorted({t for scheme in schemes for t in scheme.series})
+        times = sorted({t for one in schemes.values() for t in one.series})
         body = []
-        for one in schemes:
+        for label, one in schemes.items():
             fits = [short(sample.interval()) for sample in (one.regret, one.versions, one.per_log)]
             counts = [f"{one.series[t].updates + 1:.0f}" if t in one.series else "—" for t in times]
-            body.append([one.label, str(one.regret.runs), *fits, *counts])
+            body.append([label, str(one.regret.runs), *fits, *counts])
         head = ["scheme", "runs", "a of regret ∝ Tᵃ", "b of versions ∝ Tᵇ", "versions for each unit of log T"]
         if body:
             head += [f"versions, T = {t}" for t in times]
