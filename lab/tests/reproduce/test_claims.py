@@ -164,7 +164,7 @@ def test_each_claim_turns_at_its_threshold(claim, what, moved, to, verdict):
     (found,) = compare(records)
     for estimand in ESTIMANDS:
         checks = alone.checks(ClaimChecker(found, estimand))
-        judged = judge_claim(alone, problem, found.preset, found.rounds, checks, estimand, found.idle)
+        judged = judge_claim(alone, problem, [found], checks, estimand, found.idle)
         assert judged.verdict == verdict
 
 

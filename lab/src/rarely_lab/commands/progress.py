@@ -13,7 +13,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rarely.console import Shown, console, error_console, span
 from rarely.runs.machine import cores
 from rarely_lab.engine.cell import AnyCell, Cell, Executor, LocalExecutor, RayExecutor, Result, run_cells
-from rarely_lab.engine.record import Record, Refusal, Store
+from rarely_lab.engine.record import Record, Refusal, Store, group_of
 
 NAMED_FILES = 20  # refused files named on the terminal; the report names all
 PACE_SHARE, PACE_TIME = 0.1, 3.0
@@ -62,11 +62,6 @@ def play_cells(
     return failures
 
 
-def kind_of(cell_id: str) -> str:
-    """Return the name of a cell without its run: what it shares with cells that take as long."""
-    return cell_id.rpartition("/")[0]
-
-
 class ShownProgress(Shown):
     """What a run of so many cells tells; its methods are the callbacks of `run_cells`. See `play_cells`.
 
@@ -95,7 +90,7 @@ class ShownProgress(Shown):
             say_refused(refused, "cells asked for are played again, and their old files renamed")
         self._works = {cell.id: self._predict(cell) for cell in todo}
         for name, work in self._works.items():
-            self._left[kind_of(name)] += work
+            self._left[group_of(name)] += work
         self._work, self._start, self.all = sum(self._works.values()), time.perf_counter(), len(todo)
         kept = f", {self.planned - len(todo)} on record already" if self.planned > len(todo) else ""
         console.print(f"{len(todo)} cells to play (a cell is {self._what}){kept}")
@@ -103,7 +98,7 @@ class ShownProgress(Shown):
 
     def finished(self, result: Result) -> None:
         self.done += 1
-        kind, work = kind_of(result.id), self._works[result.id]
+        kind, work = group_of(result.id), self._works[result.id]
         self._left[kind] -= work
         if result.record is None:  # a failure tells nothing about the time
             self._work -= work
@@ -121,11 +116,10 @@ class ShownProgress(Shown):
         self._bars.update(self._bar, total=self._work, completed=worked, done=self.done, description=left)
 
     def left(self) -> str:
-        worked, spent, rest = sum(self._predicted.values()), sum(self._measured.values()), 0.0
-        for kind, work in self._left.items():  # at the pace of cells of the same kind, or else of all
-            pace = (self._predicted[kind], self._measured[kind]) if kind in self._predicted else (worked, spent)
-            known = pace[0] and (kind in self._predicted or not self._at_once)
-            rest += work * pace[1] / pace[0] if known else work
+        worked, spent = sum(self._predicted.values()), sum(self._measured.values())
+        of_all = spent / worked if worked and not self._at_once else 1.0  # the pace where none of a kind is done
+        paces = {kind: self._measured[kind] / work for kind, work in self._predicted.items() if work}
+        rest = sum(work * paces.get(kind, of_all) for kind, work in self._left.items())
         if self._at_once:
             seconds = (spent + rest) / self._at_once - self.elapsed
             return f"about {span(seconds)} left" if seconds > 0 else "it takes longer than foreseen"

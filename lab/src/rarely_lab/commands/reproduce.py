@@ -21,7 +21,7 @@ from rarely.extend.checks import check_choice
 from rarely.runs.files import check_folder
 from rarely_lab.commands.progress import executor_of, play_cells, say_refused
 from rarely_lab.engine.cell import Executor
-from rarely_lab.engine.record import PACKED, copy_records
+from rarely_lab.engine.record import PACKED, copy_records, group_of
 from rarely_lab.reproduce import catalogue
 from rarely_lab.reproduce.catalogue import Cell
 from rarely_lab.reproduce.config import PRESETS
@@ -99,7 +99,7 @@ def reproduce_command(
         read = (read_fitting(source)[0] for source in sources or ())
         _say_missing(cells, [*Store(out).find().records, *itertools.chain(*read)], executor)
         return
-    asked = {cell.id.rpartition("/")[0] for cell in cells}  # with all of their runs: the report is the better
+    asked = {group_of(cell.id) for cell in cells}  # with all of their runs: the report is the better
     for source in sources or ():
         _unpack(source, out, asked)
     if not quick:
@@ -122,7 +122,7 @@ def _unpack(source: Path, out: Path, asked: set[str]) -> None:
     """Copy what fits of the configurations asked for into a folder, and say what is left out."""
     with Stages("reading published records") as stages:
         records, left_out = read_fitting(source)
-        mine = [record for record in records if record.id.rpartition("/")[0] in asked]
+        mine = [record for record in records if group_of(record.id) in asked]
         new = copy_records(mine, Store(out), partial(stages, "unpacking records"))
     console.print(f"{new} records of {escape(str(source))} are new in {escape(str(out))}")
     for family, count in left_out.items():

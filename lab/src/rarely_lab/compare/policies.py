@@ -133,12 +133,10 @@ class Entry:
 
     name: str
     make: Callable[[Task], Contestant]
-    model: str
-    """The policy of which this is a schedule: with B = T both are the same."""
+    model: str  # the policy of which this is a schedule: with B = T both are the same
     text: str = ""
     """A hash of the source of a user's policy and of what it imports beside it: an edited policy is another one."""
-    package: str = ""
-    """What must be installed."""
+    package: str = ""  # what must be installed
 
 
 def _rivals() -> Iterator[Entry]:

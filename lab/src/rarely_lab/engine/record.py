@@ -228,6 +228,11 @@ def check_id(cell_id: str) -> None:
         raise Malformed(f"its id must be names with '/' between them, not a path; it is {cell_id!r}")
 
 
+def group_of(cell_id: str) -> str:
+    """Return the name of a cell without its run: what it has in common with other runs of its kind."""
+    return cell_id.rpartition("/")[0]
+
+
 def identity(description: dict[str, Any]) -> str:
     """Return a hash of canonical JSON."""
     return digest_of(description)[:16]

@@ -82,21 +82,16 @@ class Problem:
     source: World | Table | Dataset
     hidden: int = 100
     ridge: float = 0.001
-    beta: float = 0.001
-    """The radius β, and ν of preset `code`."""
-    step_size: float = 0.05
-    """The step η, which preset `code` takes as printed."""
+    beta: float = 0.001  # the radius β, and ν of preset `code`
+    step_size: float = 0.05  # the step η, which preset `code` takes as printed
     batches: tuple[int, ...] = (40, 100, 200)
     log_ratios: tuple[float, ...] = (20, 40, 60)
-    base: str = ""
-    """The problem of the paper that this one is or varies: what is claimed of that one is checked on it."""
+    base: str = ""  # the problem of the paper that this one is or varies: what is claimed of that one is checked on it
     steps: int = 200
-    rounds: int | None = None
-    """The length T, where it is the problem's own; None: as asked for."""
+    rounds: int | None = None  # the length T, where it is the problem's own; None: as asked for
     timed: bool = False
     """Whether its runs are there for their processor time, and so never played in lockstep with others."""
-    runs: int = 100
-    """How many runs are published, at most, and in which presets: see `runs_of` of the catalogue."""
+    runs: int = 100  # how many are published, at most, and in which presets: see `runs_of` of the catalogue
     presets: tuple[PresetName, ...] = PRESETS
 
     @property

@@ -439,7 +439,7 @@ class Judged:
 
 
 def judge_claim(
-    claim: Claim, problem: str, preset: PresetName, rounds: int, checks: Sequence[Check], estimand: Estimand, idle: str
+    claim: Claim, problem: str, on: Sequence[Comparison], checks: Sequence[Check], estimand: Estimand, idle: str = ""
 ) -> Judged:
     """Return what came of a claim by its checks on a problem in a preset; `idle` says that nothing learns there."""
     verdict, decided = decide(checks, claim.rule)
@@ -447,4 +447,5 @@ def judge_claim(
         verdict = "not applicable"
     idle = idle if verdict in HELD and any(check.relative and check.counted for check in checks) else ""
     more = runs_to_decide(checks, claim.rule) if verdict == "inconclusive" else math.nan
-    return Judged(claim, problem, preset, rounds, verdict, decided, estimand, idle, more)
+    rounds = max(c.rounds for c in on)
+    return Judged(claim, problem, on[0].preset, rounds, verdict, decided, estimand, idle, more)

@@ -21,7 +21,7 @@ from rarely.pages.figures import drawn
 from rarely.pages.page import render
 from rarely.pages.svg import inline
 from rarely.runs.files import make_folder, write_file, writing
-from rarely_lab.engine.record import NothingOnRecord, Refusal, describe_records, outdated, pack, read_records
+from rarely_lab.engine.record import NothingOnRecord, Refusal, describe_records, group_of, outdated, pack, read_records
 from rarely_lab.reproduce.catalogue import GROWTH
 from rarely_lab.reproduce.records import Record, codes_of
 from rarely_lab.reproduce.report import tables
@@ -114,7 +114,7 @@ def write_tables(folder: Path, records: Sequence[Record], judged: Sequence[Judge
 
 def _run(one: Record) -> list[Any]:
     numbers = [one.rounds, one.regret, one.versions, one.seconds, f"{uniform_regret(one):.1f}"]
-    return [one.id.rpartition("/")[0], one.seed, *numbers, one.engine, one.machine, one.form]
+    return [group_of(one.id), one.seed, *numbers, one.engine, one.machine, one.form]
 
 
 def _checks(one: Judged) -> Iterable[list[Any]]:

@@ -17,16 +17,7 @@ from pathlib import Path
 from rarely.worlds.datasets import DATASETS
 from rarely_lab.reproduce.catalogue import GROWTH, JUDGED, PAPER, SEQUENTIAL
 from rarely_lab.reproduce.report import claims
-from rarely_lab.reproduce.report.claims import (
-    VERY_CLOSE,
-    Check,
-    Claim,
-    ClaimChecker,
-    Estimand,
-    Judged,
-    Measured,
-    beside,
-)
+from rarely_lab.reproduce.report.claims import Check, Claim, ClaimChecker, Estimand, Judged, Measured, beside
 from rarely_lab.reproduce.report.results import BEST_LINEAR, NEURAL, SLACK, Comparison, by_preset, lengthened
 
 OTHER_LINEAR = ("linucb-fair", "linucb-intercept-best", "linucb-intercept-fair")
@@ -37,7 +28,7 @@ def _order_of_magnitude(on: ClaimChecker) -> list[Check]:
     """Check for each batched configuration: close regret, and almost ten times fewer versions and less time."""
     checks = []
     for name in on.batched:
-        close = on.at_most(VERY_CLOSE, "regret", name, NEURAL)
+        close = on.at_most(claims.VERY_CLOSE, "regret", name, NEURAL)
         fewer, faster = _ten_times_less(on, name)
         needs = f"regret {close.needs}, and versions and time at least {TEN_TIMES:g} times less"
         parts = (*close.parts, *fewer.parts, *faster.parts)
@@ -111,12 +102,12 @@ CHECKS: dict[str, Callable[[ClaimChecker], list[Check]]] = {
         on.at_most(1.1, "regret", "adaptive-B40-logq30", "fixed-B250"),
         on.beats("adaptive-B40-logq30", "fixed-B40"),
     ],
-    "quadratic-1": lambda on: _with_linear(lambda linear: on.at_least(VERY_CLOSE, "regret", linear, NEURAL)),
+    "quadratic-1": lambda on: _with_linear(lambda linear: on.at_least(claims.VERY_CLOSE, "regret", linear, NEURAL)),
     "quadratic-2": lambda on: [*_beats_linear(on, NEURAL), *(on.beats(NEURAL, name) for name in on.batched)],
-    "quadratic-3": lambda on: _close_and_beats_linear(on, VERY_CLOSE, *on.adaptive_with(40)),
+    "quadratic-3": lambda on: _close_and_beats_linear(on, claims.VERY_CLOSE, *on.adaptive_with(40)),
     "quadratic-4": lambda on: [on.around(2000 / 90, "seconds", NEURAL, name) for name in on.adaptive_with(40)],
     "quadratic-5": lambda on: _smaller_gaps(on, on.adaptive_with(40), on.adaptive_with(200)),
-    "quadratic-6": lambda on: [on.at_most(VERY_CLOSE, "regret", name, NEURAL) for name in on.batched],
+    "quadratic-6": lambda on: [on.at_most(claims.VERY_CLOSE, "regret", name, NEURAL) for name in on.batched],
     "quadratic-7": lambda on: _smaller_gaps(on, ["fixed-B40"], ["fixed-B200"]),
     "magic-1": lambda on: [
         *_beats_linear(on, NEURAL),
@@ -153,23 +144,20 @@ def judge(comparisons: Iterable[Comparison]) -> list[Judged]:
 
 
 def _judge(comparisons: Sequence[Comparison], estimand: Estimand) -> list[Judged]:
-    def judged(claim: Claim, problem: str, of: Sequence[Comparison], checks: Sequence[Check], idle: str = "") -> Judged:
-        rounds = max(c.rounds for c in of)
-        return claims.judge_claim(claim, problem, of[0].preset, rounds, checks, estimand, idle)
-
     overall, each, scaling = list[Judged](), list[Judged](), list[Judged]()
     for mine in by_preset(comparisons).values():
         if own := [c for c in mine if c.base in CLAIMS and c.base == c.problem]:
             checks = [check for c in own for check in OVERALL.checks(ClaimChecker(c, estimand))]
-            overall.append(judged(OVERALL, "all", own, checks))
+            overall.append(claims.judge_claim(OVERALL, "all", own, checks, estimand))
         for (base, _), lengths in lengthened(mine).items():
             idle = next((c.idle for c in mine if c.problem == base), "")
             for name, checks_of in LASTING.items():
                 problem, checks = claims.GROWTH_PROBLEM.format(base), _lasting(base, lengths, estimand, checks_of)
-                scaling.append(judged(_EVERY[name], problem, lengths, checks, idle))
+                scaling.append(claims.judge_claim(_EVERY[name], problem, lengths, checks, estimand, idle))
     for c in comparisons:
         for claim in CLAIMS.get(c.base, ()):
-            each.append(judged(claim, c.problem, [c], claim.checks(ClaimChecker(c, estimand)), c.idle))
+            checks = claim.checks(ClaimChecker(c, estimand))
+            each.append(claims.judge_claim(claim, c.problem, [c], checks, estimand, c.idle))
     return overall + each + scaling
 
 

@@ -23,6 +23,7 @@ from rarely.extend import Array, PresetName
 from rarely.runs.statistics import IntervalEstimate, Sample, mean, ratios_of_means, share
 from rarely.worlds import World
 from rarely.worlds.datasets import Dataset
+from rarely_lab.engine.record import group_of
 from rarely_lab.reproduce.catalogue import FAIR, GROWTH, PROBLEMS, TIMED, growing
 from rarely_lab.reproduce.config import PRESETS, VIEWS, Configuration, Kind
 from rarely_lab.reproduce.records import Record
@@ -48,7 +49,7 @@ class Series:
     @property
     def group(self) -> str:
         """What its runs have in common in their names; of LinUCB's that is its view."""
-        return next((record.id.rpartition("/")[0] for record in self.runs.values()), "")
+        return next((group_of(record.id) for record in self.runs.values()), "")
 
     @property
     def disasters(self) -> IntervalEstimate:
