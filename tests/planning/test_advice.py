@@ -12,7 +12,7 @@ from rarely._cli import app
 from rarely.logs import DecisionLog, InvalidLog
 from rarely.planning import advice
 from rarely.planning.advice import SURE, Evidence, Verdict, advise, improving
-from rarely.planning.reward_law import RewardLaw
+from rarely.planning.simulate import RewardLaw
 
 
 def made_log(rounds=400, seed=0, chances=True, paid=None):

@@ -188,12 +188,7 @@ class Log:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        sync: bool = False,
-        after: tuple[str, int] | None = None,
-        mend: bool = False,
+        self, path: Url, *, sync: bool = False, after: tuple[str, int] | None = None, mend: bool = False
     ) -> None:
         self._path, self._sync, self._owner, self._mend = os.fspath(path), sync, os.getpid(), mend
         Path(path).parent.mkdir(parents=True, exist_ok=True)

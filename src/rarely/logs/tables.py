@@ -318,14 +318,7 @@ class Columns:
 
 
 def read_columns(
-    table: NamedRows,
-    context: Sequence[str] | None,
-    ignore: Sequence[str],
-    roles: dict[Role, str],
-    encoder: Any = None,
-    frame: Any = None,
-    *,
-    drop_unknown: bool = False,
+    table: NamedRows, context: Any, ignore: Any, roles: dict[Role, str], encoder: Any, frame: Any, *, drop_unknown: bool
 ) -> Columns:
     """Read the columns with a role, and as context those named, or all others that are not ignored.
 
@@ -356,9 +349,7 @@ def read_columns(
     return replace(read, remarks=(*odd, *read.remarks))
 
 
-def _encoded(
-    table: NamedRows, names: list[str], encoder: Any, frame: Any, context: Any
-) -> tuple[NamedRows, Any, Array]:
+def _encoded(table: NamedRows, names: Any, encoder: Any, frame: Any, context: Any) -> tuple[NamedRows, Any, Array]:
     """Return the table to be read again, the fitted encoder, and the numbers that it makes of the frame."""
     automatic = isinstance(encoder, str) and encoder == "auto"
     if not automatic and (context is not None or not hasattr(encoder, "transform")):
@@ -422,9 +413,7 @@ def _tidied(table: NamedRows, roles: dict[Role, str], read: Columns) -> Columns:
     return Columns(read.names, read.context[kept], numbers, coded, rows[kept], tuple(remarks))
 
 
-def _context_columns(
-    table: NamedRows, context: Sequence[str] | None, ignore: Sequence[str], roles: dict[Role, str], encoder: Any
-) -> list[str]:
+def _context_columns(table: NamedRows, context: Any, ignore: Any, roles: dict[Role, str], encoder: Any) -> list[str]:
     """Return the columns of the context; refuse names that are no columns, or that have two roles."""
     for said, columns in (("context", context), ("ignore", ignore)):
         if isinstance(columns, str):

@@ -76,9 +76,7 @@ class TrialPoint(NamedTuple):
 
     patients: int
     looks: int
-    power: (
-        float  #: The share of trials in which a look found the best arm better than the control arm; NaN without one.
-    )
+    power: float  #: The share of trials in which a look found the best arm better than the control arm, else NaN.
     low: float
     high: float  #: The ends of a 95 % interval of the power, for the number of simulated trials.
     width: float  #: The mean width of the last look's interval.
@@ -148,10 +146,9 @@ class TrialPlan:
 
     def grid(self) -> Grid:
         """Return the curve as a table."""
-        points = [
-            p._replace(time=math.nan if p.time is None else p.time, futile=math.nan if p.futile is None else p.futile)
-            for p in self.points
-        ]
+        asked = {"time": self.trouble.accrual, "futile": self.effect}
+        unknown: dict[str, Any] = {name: math.nan for name, given in asked.items() if given is None}
+        points = [point._replace(**unknown) for point in self.points]
         several = sum(mean > self.means[0] for mean in self.means) > 1  # else any and all are the best one
         forms = {name: form for name, form in COLUMNS.items() if several or name not in ("any", "all")}
         said = {}
@@ -462,51 +459,43 @@ def _simulated(
     rule: Any = policy
     if policy in get_args(Rule) and not trouble.prognosis:
         trials = many_trials.play(rule, rewards, stages[0].rounds or 0, asked.least, updates, seeds, came, plan)
-        played = zip(many_trials.cuts_of(trials, plan), trials.arms, times, trials.ended.tolist(), strict=True)
-        return [_said(asked, plan, *each, judged=judged and i < JUDGED) for i, each in enumerate(played)]
-    rule, stages = ("LinTS", [Stage("equal", burn_in=True)]) if policy == "equal" else (rule, stages)
-    said = []
-    for i, seed in enumerate(seeds):
-        columns = np.column_stack([np.ones(n), signs[i]] if trouble.prognosis else [np.ones(n)])
-        contexts = np.einsum("jk,nc->njkc", np.eye(count), columns).reshape(n, count, -1)
-        made = make_policy(rule, contexts.shape[2], updates, seed)
-        outcomes = simulate_trial(made, contexts, rewards[i], stages, updates, came[i])
-        cuts = cuts_at_looks(outcomes, plan, came[i])
-        said.append(_said(asked, plan, cuts, outcomes.arms, times[i], n, judged=judged and i < JUDGED))
-    return said
+        played = [*zip(many_trials.cuts_of(trials, plan), trials.arms, times, trials.ended.tolist(), strict=True)]
+    else:
+        rule, stages = ("LinTS", [Stage("equal", burn_in=True)]) if policy == "equal" else (rule, stages)
+        played = []
+        for i, seed in enumerate(seeds):
+            columns = np.column_stack([np.ones(n), signs[i]] if trouble.prognosis else [np.ones(n)])
+            contexts = np.einsum("jk,nc->njkc", np.eye(count), columns).reshape(n, count, -1)
+            made = make_policy(rule, contexts.shape[2], updates, seed)
+            outcomes = simulate_trial(made, contexts, rewards[i], stages, updates, came[i])
+            played.append((cuts_at_looks(outcomes, plan, came[i]), outcomes.arms, times[i], n))
+    return [_said(asked, plan, *each, judged and i < JUDGED) for i, each in enumerate(played)]
 
 
 def _said(
-    asked: TrialPlan,
-    plan: AnalysisPlan,
-    comparisons: list[list[Cut]],
-    arms: IntArray,
-    times: Array,
-    ended: int,
-    *,
-    judged: bool,
+    asked: TrialPlan, plan: AnalysisPlan, cuts: list[list[Cut]], arms: IntArray, times: Array, ended: int, judged: bool
 ) -> dict[str, float]:
     """Return what a trial showed, and when, by the fields of its point; its arms were closed after `ended` patients."""
     means, truths = asked.means, [mean - asked.means[0] for mean in asked.means[1:]]
     best, alpha = int(np.argmax(means[1:])), share_of(plan, len(truths))
-    shown = shown_at(comparisons, plan)
+    shown = shown_at(cuts, plan)
     verdicts = [
         0.0 if at is None else float(math.copysign(1, each[at].summary.estimate) * np.sign(truth)) or -1.0
-        for each, at, truth in zip(comparisons, shown, truths, strict=True)
+        for each, at, truth in zip(cuts, shown, truths, strict=True)
     ]
     better = [place for place, truth in enumerate(truths) if truth > 0]
     last_arm = len(plan.at) - 1 if ended == plan.rounds else plan.at.index(ended)
     first = min([at for at in shown if at is not None] + [last_arm])
-    stopped, seen = plan.at[first], comparisons[best][: first + 1]
+    stopped, seen = plan.at[first], cuts[best][: first + 1]
     last, known = seen[-1].summary, seen[-1].summary.effective > 0
     end = final_of(looks_of(seen, plan, alpha), last, alpha) if judged and known else None
-    low, high = comparisons[best][-1].summary.interval(_last_boundary(plan, alpha))
-    always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in comparisons[best])
+    low, high = cuts[best][-1].summary.interval(_last_boundary(plan, alpha))
+    always = any(anytime(cut.summary, plan.rounds, 1 - plan.level)[0] > 0 for cut in cuts[best])
     found = [verdicts[place] > 0 for place in better]
     powers = {"power": verdicts[best] > 0, "some": any(found), "every": all(found), "anytime": always}
     return (powers if better else dict.fromkeys(powers, math.nan)) | {
         "error": min(verdicts) < 0,
-        "coverage": all(holds(each, plan, alpha, truth) for each, truth in zip(comparisons, truths, strict=True)),
+        "coverage": all(holds(each, plan, alpha, truth) for each, truth in zip(cuts, truths, strict=True)),
         "bias": last.estimate - truths[best] if known else math.nan,
         "median_bias": math.nan if end is None else end.median - truths[best],
         "best": float((arms[:ended] == int(np.argmax(means))).mean()),
