@@ -147,15 +147,12 @@ class HeavyTails(Sized):
         return contexts, contexts @ secret, float(generator.standard_t(2))
 
 
-class OneInFifty(_Noisy):
+class OneInFifty(Needle):
     """Fifty fixed arms in the plane, one of which pays 1 and the others 0."""
 
-    def secret(self, generator: np.random.Generator) -> tuple[Array, int]:
-        return generator.normal(size=(self.arms, self.dim)), int(generator.integers(self.arms))
-
-    def round(self, t: int, secret: tuple[Array, int], generator: np.random.Generator) -> Round:
-        contexts, best = secret
-        return contexts, (np.arange(self.arms) == best).astype(np.float64), generator.normal(0, self.noise)
+    def secret(self, generator: np.random.Generator) -> tuple[Array, Array]:
+        contexts = generator.normal(size=(self.arms, self.dim))
+        return contexts, (np.arange(self.arms) == generator.integers(self.arms)).astype(np.float64)
 
 
 class UselessColumns(_Noisy):
