@@ -50,7 +50,7 @@ def test_moments_in_parts_are_moments_of_the_whole(sizes, seed, shift):
     parts = [shift + rng.normal(size=(n, 3)) for n in sizes]
     whole, moments = np.concatenate(parts), Moments(3)
     for part in parts:
-        moments.add(part, 1)
+        moments = moments.after(part, 1)
     np.testing.assert_allclose(moments.mean, whole.mean(axis=0), rtol=1e-9, atol=1e-9)
     if len(whole) > 1:
         np.testing.assert_allclose(
@@ -270,8 +270,7 @@ def test_numbers_are_cut_at_eight_deviations():
 
 
 def test_few_rounds_do_not_settle_a_spread_far_below_the_numbers():
-    moments = Moments(1)
-    moments.add(np.array([[100.0], [101.0]]), 4)
+    moments = Moments(1).after(np.array([[100.0], [101.0]]), 4)
     assert moments.affine(constant=False).spread[0] == pytest.approx(np.sqrt(0.25 + 0.75 * 100.5**2))
 
 

@@ -292,7 +292,7 @@ def test_z_of_many_rounds_is_made_of_a_sample_that_stands_for_all(monkeypatch, t
     learner, history = policy._learner, policy._state.history
     if times:
         learner = replace(learner, choice=learner.choice._replace(memory=Memory(decay=0.001)))
-    contexts, rows = history.contexts, history.remembered_rows().astype(float)
+    contexts, rows = history.contexts, history.remembered()[0].astype(float)
     whole = policy._factory.build(learner.features_of(history), learner.widths, contexts)
     phi = learner._assessed(contexts, rows if times else learner.now)[1].inputs[0]
     assert_allclose(whole.written_out()[0], np.eye(40) + phi.T @ phi, rtol=1e-9, atol=1e-9)

@@ -95,7 +95,7 @@ def expected_variances(origin, now, fit, probes):
         running = now._covariance.fork()
         running.freeze()
         return running.measure(features).variances
-    covariance = factory.build(basis.features, basis.widths, *history.remembered())
+    covariance = factory.build(basis.features, basis.widths, *history.remembered()[1:])
     factory.add(covariance, basis.features, now.history.contexts_since(history.rounds))
     covariance.freeze()
     return covariance.measure(features).variances

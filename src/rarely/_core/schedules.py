@@ -28,7 +28,7 @@ limits it also ends by round 2t: while only a few rewards are known, each furthe
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -37,8 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely._core.errors import InvalidSchedule, as_number, check_whole, named_arguments, shown
-from rarely._core.parts import READERS, described
-from rarely._core.registry import Registry
+from rarely._core.parts import READERS, Part, Registry
 from rarely._core.types import Array, forwarded
 
 NEVER = 2**62  # a round that no policy reaches: no update is in sight
@@ -46,7 +45,7 @@ SCHEDULES: Registry[Schedule] = Registry("a schedule", InvalidSchedule)
 """Every schedule by its name, the package's and the user's."""
 
 
-class Schedule(ABC):
+class Schedule(Part):
     """A rule for when the next update is due.
 
     A schedule of your own is a frozen dataclass, registered by its definition. `rarely.testing.check_schedule` checks
@@ -60,9 +59,7 @@ class Schedule(ABC):
     (True, 5, 1000)
     """
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        SCHEDULES.add(cls)
+    registry = SCHEDULES
 
     batches: int | None
     """B, the largest number of versions; None sets no limit."""
@@ -101,10 +98,6 @@ class Schedule(ABC):
     def rescued(self) -> Schedule:
         """Return the schedule of a first batch that is certain to end; that of a trigger alone might not."""
         return self
-
-    def describe(self) -> dict[str, Any]:
-        """Return the schedule as JSON, for `schedule_from`."""
-        return described(self)
 
 
 class BatchEnd(NamedTuple):

@@ -45,16 +45,6 @@ class Described:
         return self  # a value, which never changes
 
 
-class OfKind(Described):
-    """One of several kinds of such dataclasses, whose description names its kind."""
-
-    __slots__ = ()
-
-    def describe(self) -> dict[str, Any]:
-        """Return its kind, and its fields by name, as JSON."""
-        return {"kind": type(self).__name__} | super().describe()
-
-
 LATER: dict[str, Callable[[Array], Any]] = {
     "means": itemgetter(0),
     "bonuses": itemgetter(1),

@@ -11,31 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from rarely._core.errors import InvalidInput, as_number, check_flag, check_not_negative, named_arguments, shown
-from rarely._core.registry import made
-from rarely._core.types import OfKind
+from rarely._core.parts import OfKind, made
 
 
 @dataclass(frozen=True, slots=True)
 class VersionStats:
     """What is known when a version is frozen."""
 
-    round: int
-    """t_b, the first round that the version decides."""
-    features: int
-    """Features in Z: t_b − 1, plus the logged samples."""
-    log_det: float
-    """log det Z_{t_b} − log det λI."""
+    round: int  # t_b, the first round that the version decides
+    features: int  # features in Z: t_b − 1, plus the logged samples
+    log_det: float  # log det Z_{t_b} − log det λI
     ridge: float
     depth: int = 1
     steps: int = 0
-    step: float | None = None
-    """ηm, the step on ℒ/m; None before any training took it from the curvature."""
+    step: float | None = None  # ηm, the step on ℒ/m; None before any training took it from the curvature
     noise: float | None = None
     """Estimated standard deviation of rewards around their predictions; None without an estimate."""
-    exact: bool = False
-    """Whether the estimate is the minimiser itself, so that nothing is left to optimise."""
-    last: bool = False
-    """Whether the budget allows no version after this one."""
+    exact: bool = False  # whether the estimate is the minimiser itself, so that nothing is left to optimise
+    last: bool = False  # whether the budget allows no version after this one
 
 
 @named_arguments

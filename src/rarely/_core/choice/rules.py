@@ -18,7 +18,7 @@ did: it tells no arm from another.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -27,8 +27,7 @@ import numpy as np
 
 from rarely._core.choice.gaussian_argmax import highest_of_gaussians
 from rarely._core.errors import InvalidContexts, InvalidInput, as_number, named_arguments, shown
-from rarely._core.parts import READERS, described
-from rarely._core.registry import Registry
+from rarely._core.parts import READERS, Part, Registry
 from rarely._core.types import Array, BoolArray, IntArray, forwarded
 
 TIE = 1e-9
@@ -117,12 +116,9 @@ class ArmScores:
     array([[0., 1.]])
     """
 
-    means: Array
-    """(n, K), in reward units."""
-    bonuses: Array
-    """(n, K): β·ω·√v of the model, or the bound of a `ScoreOverride`."""
-    tolerance: Array = field(default_factory=lambda: np.zeros(1))
-    """(n,): scores that differ by less are equal."""
+    means: Array  # (n, K), in reward units
+    bonuses: Array  # (n, K): β·ω·√v of the model, or the bound of a `ScoreOverride`
+    tolerance: Array = field(default_factory=lambda: np.zeros(1))  # (n,): scores that differ by less are equal
     joint: Array | None = None
     """(n, K, p): β·ω·φ, for a rule that is `joint`: one draw z ~ N(0, I) for all arms gives arm k mean_k + ⟨φ_k, z⟩."""
 
@@ -130,7 +126,7 @@ class ArmScores:
 RULES: Registry[ChoiceRule] = Registry("a choice rule")  # every rule by its name, the package's and the user's
 
 
-class ChoiceRule(ABC):
+class ChoiceRule(Part):
     """A rule by which scores become arms.
 
     A rule of your own is a frozen dataclass; it is registered by its definition, given to a policy as
@@ -144,13 +140,13 @@ class ChoiceRule(ABC):
     """
 
     __slots__ = ()
+    registry = RULES
     compiled: ClassVar[str] = ""
     """Its name in `native/steps.c`; "" for a rule of one's own, also for one derived from a rule with a name."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.compiled = vars(cls).get("compiled", "")
-        RULES.add(cls)
 
     @property
     def draws(self) -> bool:
@@ -174,10 +170,6 @@ class ChoiceRule(ABC):
     def exploration_share(self, present: BoolArray) -> Array | None:
         """Return the part of each arm's probability that a lot gives it, (n, K); None if a lot has none."""
         return None
-
-    def describe(self) -> dict[str, Any]:
-        """Return the rule as JSON: its kind and its fields."""
-        return described(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,7 @@ class CovarianceFactory:
     horizon: int | None
     operations: float | None = None
     """Multiplications that a decision may take in an exact form, where the form is "auto"; None: any number."""
-    arms: int | None = None
-    """Arms of a decision, where that is known beforehand."""
+    arms: int | None = None  # arms of a decision, where that is known beforehand
     row: RowCost | None = None
     """What a round takes in the dual form, and what makes that form, where a model of the user's says so."""
     dual: Callable[[Widths, float, Limit], Covariance] = Dual
@@ -259,8 +258,7 @@ class DualFactory(CovarianceFactory):
     """Makes Z of features that are known by their inner products: in the dual form, which is exact."""
 
     inner: InnerProducts
-    columns: int = 0
-    """d of sparse contexts, which have the diagonal form too."""
+    columns: int = 0  # d of sparse contexts, which have the diagonal form too
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,7 +25,7 @@ import numpy as np
 from rarely._core.errors import InvalidInput, TooExpensive
 from rarely._core.growable_array import shallow
 from rarely._core.model.features import Factors
-from rarely._core.registry import Registry
+from rarely._core.parts import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays
 
@@ -41,10 +41,8 @@ FORMS: Registry[Covariance] = Registry("covariance")  # every form of Z by its n
 class RowCost(NamedTuple):
     """What the features of a round take in the dual form, where they are not one pair (a, δ) per layer."""
 
-    numbers: int
-    """Numbers stored per round."""
-    products: int
-    """Multiplications of an inner product."""
+    numbers: int  # numbers stored per round
+    products: int  # multiplications of an inner product
 
     @classmethod
     def of(cls, widths: Widths, row: RowCost | None) -> RowCost:
@@ -150,10 +148,8 @@ class Candidates:
     """Features measured against the frozen matrix, or the running one."""
 
     factors: Factors
-    variances: Array
-    """(n,): φᵀZ⁻¹φ under that matrix."""
-    solved: Array | None = None
-    """(·, n): what a form would have to compute again if the candidate is chosen."""
+    variances: Array  # (n,): φᵀZ⁻¹φ under that matrix
+    solved: Array | None = None  # (·, n): what a form would have to compute again if the candidate is chosen
     minuends: Array | None = None
     """(n,): what v was subtracted from, to which its rounding is relative; None where v is not a difference."""
 
@@ -173,10 +169,8 @@ class Proposal:
     """n rounds measured on top of the running matrix, not yet part of it."""
 
     factors: Factors
-    log_dets: Array
-    """(n,): log det Z − log det λI after each of the rounds."""
-    kept: Any = None
-    """What a form wants to keep of the measuring."""
+    log_dets: Array  # (n,): log det Z − log det λI after each of the rounds
+    kept: Any = None  # what a form wants to keep of the measuring
 
 
 class Covariance(ABC):
@@ -189,12 +183,10 @@ class Covariance(ABC):
     """
 
     kind: ClassVar[str]
-    exact: ClassVar[bool] = False
-    """Whether v and log det are those of the full Z, rounding aside."""
+    exact: ClassVar[bool] = False  # whether v and log det are those of the full Z, rounding aside
     additive: ClassVar[bool] = False
     """Whether a round adds φφᵀ to the matrix and nothing else; only then is there a `cross`."""
-    takes_matrices: ClassVar[bool] = False
-    """Whether it has a `take_part`."""
+    takes_matrices: ClassVar[bool] = False  # whether it has a `take_part`
     takes_sums: ClassVar[bool] = False
     """Whether it has `contribution` and `with_contributions`, so that a campaign or a fleet may update it."""
     auto_rank: ClassVar[float | None] = None
@@ -214,16 +206,12 @@ class Covariance(ABC):
                 )
             FORMS.add(cls, cls.kind)
 
-    rounds: int = 0
-    """Features in the running matrix."""
-    log_det: float = 0.0
-    """log det Z − log det λI of the running matrix."""
-    frozen_log_det: float = 0.0
-    """log det Z − log det λI of the frozen matrix."""
+    rounds: int = 0  # features in the running matrix
+    log_det: float = 0.0  # log det Z − log det λI of the running matrix
+    frozen_log_det: float = 0.0  # log det Z − log det λI of the frozen matrix
     running_unit: float = 1.0
     """ω of √v under the running matrix; other than 1 only after `CovarianceFactory.rescale_bonuses`."""
-    frozen_unit: float = 1.0
-    """ω under the frozen one, which lacks the rounds of the batch and may have another scale."""
+    frozen_unit: float = 1.0  # ω under the frozen one, which lacks the rounds of the batch and may have another scale
 
     def __init__(self, widths: Widths, ridge: float, limit: Limit) -> None:
         self.widths, self.ridge, self.limit = widths, ridge, limit

@@ -52,8 +52,7 @@ class Crossed(Standardising):
     array([[ 2.,  3.,  5., 10., 15.,  1.]])
     """
 
-    rows: int = 0
-    """r, numbers in the row; the others are the arm's."""
+    rows: int = 0  # r, numbers in the row; the others are the arm's
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -112,18 +112,12 @@ class RoundContexts:
 
     given: NDArray[Any] | list[Array]
     """(n, K, d) of whatever kind of numbers came, or those of the available arms only, or n arrays (K_i, d)."""
-    present: BoolArray
-    """(n, K): which arms are available."""
-    arms: int
-    """Arms of a round, on average and rounded up."""
-    single: bool
-    """Whether one round came without a leading axis."""
-    complete: bool = False
-    """Whether every arm is known to be available."""
-    missing: bool = False
-    """Whether NaN stands for a missing number."""
-    worth: Any = None
-    """The `Worth` of the arms, (n, K); None where outcomes are worth what they are."""
+    present: BoolArray  # (n, K): which arms are available
+    arms: int  # arms of a round, on average and rounded up
+    single: bool  # whether one round came without a leading axis
+    complete: bool = False  # whether every arm is known to be available
+    missing: bool = False  # whether NaN stands for a missing number
+    worth: Any = None  # the `Worth` of the arms, (n, K); None where outcomes are worth what they are
 
     def __post_init__(self) -> None:
         if not self.present.size:

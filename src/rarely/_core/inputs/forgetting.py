@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from rarely._core.errors import InvalidInput, as_number, check_whole, named_arguments, shown
-from rarely._core.registry import made
-from rarely._core.types import Array, OfKind
+from rarely._core.parts import OfKind, made
+from rarely._core.types import Array
 
 NEGLIGIBLE = 1e-6  # smaller weights are 0, so that the memory is bounded
 

@@ -23,6 +23,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -286,15 +287,12 @@ class History:
             weights = weights[inside]
         return Samples(self.rows[inside], contexts[inside], rewards[inside], weights)
 
-    def remembered(self) -> tuple[Array, Array | None]:
-        """Return contexts and weights of all rows that count, whether their rewards arrived or not."""
-        contexts, weights = self._contexts[: self._length], self._weights()
-        return (contexts, None) if weights is None else (contexts[weights > 0], weights[weights > 0])
-
-    def remembered_rows(self) -> IntArray:
-        """Return the rows of `remembered`."""
-        weights = self._weights()
-        return self.rows if weights is None else self.rows[weights > 0]
+    def remembered(self) -> tuple[IntArray, Array, Array | None]:
+        """Return all rows that count, their contexts and their weights, whether their rewards arrived or not."""
+        rows, contexts, weights = self.rows, self._contexts[: self._length], self._weights()
+        if weights is None:
+            return rows, contexts, None
+        return rows[weights > 0], contexts[weights > 0], weights[weights > 0]
 
     def _weights(self) -> Array | None:
         if self.forgetting is None:
@@ -406,11 +404,10 @@ class History:
 
     def after_rounds(self, rounds: int, life: str) -> History:
         """Return the history with so many more rounds, which lie in the tables already."""
-        other = shallow(self)
-        if not self._lives or self._lives[-1][1] != life:
-            other._lives = (*self._lives, (self.total, life))
-        other._length, other.total = self._length + rounds, self.total + rounds
-        return other
+        lives = self._lives
+        if not lives or lives[-1][1] != life:
+            lives = (*lives, (self.total, life))
+        return changed(self, _lives=lives, _length=self._length + rounds, total=self.total + rounds)
 
     def with_sample(self, rounds: int, rows: IntArray, columns: tuple[Array, ...], dropped: Iterable[Array]) -> History:
         """Return the history after many more rounds and rewards, of which only these rising rows are kept.
@@ -500,11 +497,10 @@ class History:
     def _found(self, rounds: Any, *, ids: bool = False) -> tuple[IntArray, IntArray, BoolArray | None]:
         """Return numbers and positions of rounds as `with_rewards` takes them, and which are kept, None for all."""
         lives: dict[str, Any] = {"": ...}
-        if isinstance(rounds, Decision):
+        if ids:
+            numbers, lives = _read_ids(rounds)
+        elif isinstance(rounds, Decision):
             numbers, lives = read_whole(rounds.round, "rounds", UnknownRound), {rounds.life: ...}
-        elif ids:
-            owners, texts = _read_ids(rounds)
-            numbers, lives = texts.astype(np.int64), {life: owners == life for life in dict.fromkeys(owners.tolist())}
         else:
             numbers = read_whole(rounds, "rounds", UnknownRound)
         own = np.zeros(len(numbers), np.bool_)
@@ -525,11 +521,10 @@ class History:
 
     def _decided_in(self, numbers: IntArray, life: str) -> BoolArray:
         """Return which rounds this life of the policy decided, or any life if it is ""."""
-        rounds, own = self.rounds, np.zeros(len(numbers), np.bool_)
+        own = np.zeros(len(numbers), np.bool_)
         starts = [(max(row - self.logged, 0), name) for row, name in self._lives] if life else [(0, life)]
-        for i, (start, name) in enumerate(starts):
+        for (start, name), (end, _) in pairwise([*starts, (self.rounds, "")]):
             if name == life:
-                end = starts[i + 1][0] if i + 1 < len(starts) else rounds
                 own |= (numbers > start) & (numbers <= end)
         return own
 
@@ -541,13 +536,12 @@ class History:
         versions = read_whole(decision.version, "version of a decision", WrongDecision)
         means = _chosen_means(decision, arms)
         if not len(numbers) == len(arms) == len(versions) == len(means):
-            counts = (
-                f"{len(numbers)} rounds, {len(arms)} arms, {len(versions)} versions, means {np.shape(decision.means)}"
+            raise WrongDecision(
+                f"a decision must have an arm, a version and means for each round; got {len(numbers)} rounds, "
+                f"{len(arms)} arms, {len(versions)} versions, means {np.shape(decision.means)}."
             )
-            raise WrongDecision(f"a decision must have an arm, a version and means for each round; got {counts}.")
         if kept is not None:
-            numbers, positions, arms, versions = numbers[kept], positions[kept], arms[kept], versions[kept]
-            means = means[kept]
+            numbers, positions, arms, versions, means = (x[kept] for x in (numbers, positions, arms, versions, means))
         made, predicted = self._numbers[positions], self._known[positions, 1]
         same = (arms == made[:, 0]) & (versions == made[:, 1])
         if all_true(same & (means == predicted)):
@@ -761,8 +755,8 @@ def _chosen_means(decision: Decision, arms: IntArray) -> Array:
     return means.take(np.arange(0, means.size, means.shape[1]) + arms, mode="clip")
 
 
-def _read_ids(ids: Any) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-    """Return lives and rounds of decision ids, as text."""
+def _read_ids(ids: Any) -> tuple[IntArray, dict[str, BoolArray]]:
+    """Return the rounds of decision ids, and which of them are of each life."""
     try:
         texts = [ids] if isinstance(ids, str) else list(ids)
     except TypeError:
@@ -772,4 +766,4 @@ def _read_ids(ids: Any) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
         wrong = shown(texts[matches.index(None)])
         raise WrongDecision(f"an id must be a decision.id, such as '1f0c…-17'; got {wrong}.")
     lives, rounds = np.array([match.groups() for match in matches if match], np.str_).reshape(-1, 2).T
-    return lives, rounds
+    return rounds.astype(np.int64), {life: lives == life for life in dict.fromkeys(lives.tolist())}

@@ -9,7 +9,7 @@ Contexts U[0, 1]^d without an intercept are badly conditioned for a network.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from rarely._core.errors import InvalidContexts, InvalidInput, check_flag, check_whole, named_arguments, shown
-from rarely._core.growable_array import changed, shallow
-from rarely._core.parts import described
+from rarely._core.growable_array import changed
+from rarely._core.parts import Part, Registry
 from rarely._core.reading import read_real
-from rarely._core.registry import Registry
 from rarely._core.saving.fields import Fields
 from rarely._core.types import Array, Arrays, BoolArray
 
@@ -47,7 +46,7 @@ MAPS: Registry[ContextMap] = Registry("a map of contexts")
 """Every map of contexts by its name, the package's and the user's."""
 
 
-class ContextMap(ABC):
+class ContextMap(Part):
     """A fixed map from contexts as they come to what a model sees.
 
     A map of your own is a frozen dataclass; its definition registers it, and a policy takes it as `context_scale`.
@@ -59,14 +58,11 @@ class ContextMap(ABC):
     True
     """
 
+    registry = MAPS
     constant: bool = False
     """Whether the last number that it returns is 1."""
     arms: int | None = None
     """K, if it is known: a policy then knows its cost when it is made."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        MAPS.add(cls)
 
     @property
     @abstractmethod
@@ -81,10 +77,6 @@ class ContextMap(ABC):
     @abstractmethod
     def __call__(self, contexts: Array) -> Array:
         """Map (n, dim) contexts to (n, scaled_dim)."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the map as JSON, for `scale_from`: its kind and its fields."""
-        return described(self)
 
     def arrays(self) -> Arrays:
         """Return what a file of a policy keeps of it besides the settings."""
@@ -157,8 +149,7 @@ class Affine(Standardising):
         array([[1.4, 1.4]])
         """
         rows = np.atleast_2d(read_real(contexts, "contexts", InvalidContexts))
-        moments = Moments(rows.shape[1])
-        moments.add(rows, len(rows))
+        moments = Moments(rows.shape[1]).after(rows, len(rows))
         affine = moments.affine(constant=constant, early=False)
         lowest, highest = rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf)
         paired = ((rows == lowest) | (rows == highest)).all(axis=0) & ~moments.still()
@@ -191,17 +182,17 @@ class Affine(Standardising):
 
 
 class Moments:
-    """Mean and spread of all contexts so far, those of every arm and not of the chosen ones only."""
+    """Mean and spread of all contexts so far, those of every arm and not of the chosen ones only: a value."""
 
     def __init__(self, dim: int) -> None:
         self.count = self.rounds = 0
         self.mean = np.zeros(dim)
         self.squares = np.zeros(dim)  # Σ (x − mean)²
 
-    def add(self, contexts: Array, rounds: int) -> None:
-        """Add (n, d) contexts of `rounds` rounds; the pairwise update keeps the digits that Σx² would lose."""
+    def after(self, contexts: Array, rounds: int) -> Moments:
+        """Return them after (n, d) contexts of more rounds; the pairwise update keeps the digits that Σx² would lose."""
         if not len(contexts):
-            return
+            return self
         size = np.abs(contexts)
         if np.count_nonzero(size > MAX_CONTEXT):
             raise InvalidContexts(
@@ -210,38 +201,27 @@ class Moments:
         # Every decision comes through here: ufuncs cost a third of what `mean` and `sum` do on so few numbers.
         mean = np.add.reduce(contexts, axis=0) / len(contexts)
         apart = contexts - mean
-        self._join(len(contexts), rounds, mean, np.add.reduce(apart * apart, axis=0))
+        return self._joined(len(contexts), rounds, mean, np.add.reduce(apart * apart, axis=0))
 
-    def _join(self, count: int, rounds: int, mean: Array, squares: Array) -> None:
+    def _joined(self, count: int, rounds: int, mean: Array, squares: Array) -> Moments:
         total, shift = self.count + count, mean - self.mean
-        self.squares = self.squares + squares + shift * shift * (self.count * count / max(total, 1))
-        self.mean = self.mean + shift * (count / max(total, 1))
-        self.count, self.rounds = total, self.rounds + rounds
+        squares = self.squares + squares + shift * shift * (self.count * count / max(total, 1))
+        mean = self.mean + shift * (count / max(total, 1))
+        return changed(self, count=total, rounds=self.rounds + rounds, mean=mean, squares=squares)
+
+    def merge(self, other: Moments) -> Moments:
+        """Return the moments of both."""
+        return self._joined(other.count, other.rounds, other.mean, other.squares)
 
     @classmethod
     def described(cls, fields: dict[str, Any]) -> Moments:
         """Return the moments whose attributes these are, as JSON."""
         with Fields("moments", fields, {}) as saved:
-            moments = cls(len(means := saved.of("mean", tuple[float, ...])))
-            moments.count, moments.rounds = saved.whole("count"), saved.whole("rounds")
-            moments.mean, moments.squares = np.array(means), np.array(saved.of("squares", tuple[float, ...]))
-            fits = moments.squares.shape == moments.mean.shape and np.isfinite([moments.mean, moments.squares]).all()
-            saved.check(fits and (moments.squares >= 0).all(), "a mean and a spread of each column")
-        return moments
-
-    def merge(self, other: Moments) -> Moments:
-        """Return the moments of both."""
-        both = shallow(self)
-        both._join(other.count, other.rounds, other.mean, other.squares)
-        return both
-
-    @classmethod
-    def restored(cls, saved: Fields, dim: int) -> Moments:
-        """Return the saved moments."""
-        moments = cls(dim)
-        moments.rounds, moments.count = saved.whole("seen_rounds"), saved.whole("seen")
-        moments.mean, moments.squares = saved.array("seen_mean", (dim,)), saved.array("seen_squares", (dim,))
-        return moments
+            mean, squares = (np.array(saved.of(name, tuple[float, ...])) for name in ("mean", "squares"))
+            fits = squares.shape == mean.shape and np.isfinite([mean, squares]).all() and (squares >= 0).all()
+            saved.check(fits, "a mean and a spread of each column")
+            counts = {name: saved.whole(name) for name in ("count", "rounds")}
+        return changed(cls(len(mean)), mean=mean, squares=squares, **counts)
 
     def settled(self) -> BoolArray:
         """Return which columns have shown their spread: enough rounds, and more than one number."""
@@ -274,14 +254,10 @@ class ContextScale:
     """
 
     map: ContextMap
-    moments: Moments | None = None
-    """Of all contexts so far; None if the scale was given."""
-    settled: BoolArray = field(default_factory=lambda: np.array(False))
-    """Which columns were fitted to enough rounds."""
-    follows: bool = False
-    """Whether the next round changes the scale."""
-    clips: bool = False
-    """Whether numbers far from the center are cut; not in a scale that was given."""
+    moments: Moments | None = None  # of all contexts so far; None if the scale was given
+    settled: BoolArray = field(default_factory=lambda: np.array(False))  # which columns were fitted to enough rounds
+    follows: bool = False  # whether the next round changes the scale
+    clips: bool = False  # whether numbers far from the center are cut; not in a scale that was given
 
     @classmethod
     def start(cls, dim: int, own: ContextMap | None, *, constant: bool, fitted: bool) -> ContextScale:
@@ -313,23 +289,17 @@ class ContextScale:
         """Return the scale that decides a round of these contexts: before the first round, one fitted to them."""
         if not self.follows or self.moments is None or self.moments.count:
             return self
-        return replace(self, map=self._moments_after(contexts, 1).affine(constant=self.map.constant))
+        return replace(self, map=self.moments.after(contexts, 1).affine(constant=self.map.constant))
 
     def after(self, contexts: Array, rounds: int) -> ContextScale:
         """Return the scale after contexts of `rounds` more rounds."""
         if self.moments is None:
             return self
-        moments = self._moments_after(contexts, rounds)
+        moments = self.moments.after(contexts, rounds)
         if not self.follows:
             return changed(self, moments=moments)
         affine = moments.affine(constant=self.map.constant)
         return replace(self, map=affine, moments=moments, follows=moments.rounds < TRUSTED_ROUNDS)
-
-    def _moments_after(self, contexts: Array, rounds: int) -> Moments:
-        assert self.moments is not None
-        moments = shallow(self.moments)  # `add` replaces arrays and never writes into them
-        moments.add(contexts, rounds)
-        return moments
 
     def fitted(self) -> ContextScale:
         """Return the scale that an update trains with."""
@@ -358,8 +328,8 @@ class ContextScale:
         if self.moments is not None:
             numbers |= {"seen": self.moments.count, "seen_rounds": self.moments.rounds}
             numbers |= {"follows": self.follows, "clips": self.clips}
-            arrays |= {"settled": self.settled}
-            arrays |= {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
+            moments = {"seen_mean": self.moments.mean, "seen_squares": self.moments.squares}
+            arrays |= {"settled": self.settled} | moments
         return numbers, arrays
 
     def restored(self, saved: Fields) -> ContextScale:
@@ -370,7 +340,9 @@ class ContextScale:
             return self
         affine = Affine(parts["center"], parts["spread"], constant)
         saved.check(affine.scaled_dim == self.map.scaled_dim, f"the flag constant {not constant}")
-        moments, settled = Moments.restored(saved, dim), saved.array("settled", None, "bool")
+        counts = {"count": saved.whole("seen"), "rounds": saved.whole("seen_rounds")}
+        arrays = {name: saved.array(f"seen_{name}", (dim,)) for name in ("mean", "squares")}
+        moments, settled = changed(self.moments, **counts, **arrays), saved.array("settled", None, "bool")
         saved.check(settled.shape in ((), (dim,)), "one flag in settled, or one for each column,")
         return ContextScale(affine, moments, settled, saved.flag("follows"), saved.flag("clips"))
 

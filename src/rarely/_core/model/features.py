@@ -30,8 +30,7 @@ class Factors:
 
     inputs: tuple[Array, ...]
     signals: tuple[Array, ...]
-    norms: Array | None = field(default=None, repr=False)
-    """`squared_norms`, once they are known."""
+    norms: Array | None = field(default=None, repr=False)  # `squared_norms`, once they are known
 
     def __len__(self) -> int:
         return len(self.inputs[0])

@@ -62,10 +62,8 @@ class Network:
     hidden: int
     depth: int = 2
     biases: bool = False
-    scaling: Scaling = "ntk"
-    """"ntk": f = √m·u, φ = g/√m as printed. "standard": f = u, φ = g."""
-    initial: Initial = "paired"
-    """"paired": f(·; θ_0) = 0, biases 0. "uniform": every entry in ±1/√fan-in."""
+    scaling: Scaling = "ntk"  # "ntk": f = √m·u, φ = g/√m as printed. "standard": f = u, φ = g
+    initial: Initial = "paired"  # "paired": f(·; θ_0) = 0, biases 0. "uniform": every entry in ±1/√fan-in
 
     skip: float | None = None  # s, the strength of the linear path; None without one, 0 if it is idle
     skips: ClassVar[tuple[float, ...]] = (0.0, 3.0)

@@ -67,7 +67,7 @@ class OfferedArms:
         """Add the contexts of all arms of some rounds; `stats` are those of all rounds, these included."""
         self.stats, self.most = stats, max(self.most, most)
         if self.moments is not None:
-            self.moments.add(contexts, rounds)
+            self.moments = self.moments.after(contexts, rounds)
 
     def describe(self) -> dict[str, Any]:
         """Return the values as JSON, for `from_description`."""

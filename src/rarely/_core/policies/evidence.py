@@ -236,7 +236,7 @@ class EvidenceLearner(ScaledLearner):
         return self.assess(contexts)[1] if self.inducing else self.kernel_features(contexts, self.now)
 
     def features_of(self, history: History) -> Callable[[Array], Factors]:
-        return _FeaturesInTime(self, history.remembered_rows().astype(np.float64) if self.choice.memory else None)
+        return _FeaturesInTime(self, history.remembered()[0].astype(np.float64) if self.choice.memory else None)
 
     @property
     def noise(self) -> float | None:

@@ -19,8 +19,7 @@ from rarely._core.inputs.scaling import Affine, ContextScale, Moments, RewardSca
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
 from rarely._core.model.kernels import KernelForm
-from rarely._core.parts import READERS, as_json, described, fields_of, from_json
-from rarely._core.registry import Registry
+from rarely._core.parts import READERS, Part, Registry, as_json, fields_of, from_json
 from rarely._core.saving.fields import Fields
 from rarely._core.training.gradient_descent import NO_TRAINING, TrainingReport
 from rarely._core.training.watch import UNWATCHED, Watch
@@ -167,7 +166,7 @@ class RewardTask:
         return np.union1d(training_rows(rows, self.most), np.arange(max(0, len(rows) - self.latest), len(rows)))
 
 
-class Learner(ABC):
+class Learner(Part):
     """A frozen model of rewards: a value, of which `learn` makes the next.
 
     Four members make a learner: `dim`, `widths`, `assess` and `learn`. The others are capabilities with defaults: a
@@ -176,9 +175,7 @@ class Learner(ABC):
     `rarely.testing.check_learner` checks the promises.
     """
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        LEARNERS.add(cls)
+    registry = LEARNERS
 
     # --- required
 
@@ -357,10 +354,6 @@ class Learner(ABC):
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         numbers = {name: value for name, value in values.items() if name not in arrays}
         return {name: as_json(f"{type(self).__name__}.{name}", value) for name, value in numbers.items()}, arrays
-
-    def describe(self) -> dict[str, Any]:
-        """Return the learner as JSON, for `learner_from`: its kind and its fields."""
-        return described(self)
 
     def restored(self, saved: Fields) -> Self:
         """Return the saved value, in the place of this one, which knows nothing yet."""

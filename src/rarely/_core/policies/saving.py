@@ -24,12 +24,12 @@ from rarely._core.growable_array import GrowingTuple
 from rarely._core.inputs.arm_blocks import scale_from
 from rarely._core.inputs.forgetting import forgetting_from
 from rarely._core.inputs.scaling import MAPS
+from rarely._core.parts import Registry, is_own
 from rarely._core.policies.ceilings import Ledger
 from rarely._core.policies.learner import LEARNERS, learner_from
 from rarely._core.policies.monitor import Expectations
 from rarely._core.policies.options import limits_from, preset_from, training_from
 from rarely._core.policies.state import ArmStats, PolicyEvent, PolicyState, UpdateRecord
-from rarely._core.registry import Registry, is_own
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import SCHEDULES, schedule_from
 from rarely._core.types import Arrays

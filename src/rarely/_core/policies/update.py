@@ -146,7 +146,7 @@ class UpdateJob:
         covariance = None
         if basis is not None:
             watch.announce(TRAINED, "covariance")
-            contexts, weights = history.remembered()
+            _, contexts, weights = history.remembered()
             covariance = self.factory.build(
                 basis.features_of(history), basis.widths, contexts, weights, arms=self.arms, ahead=self.ahead
             )
@@ -338,7 +338,7 @@ def start_from_log(
         raise errors.TrainingRejected(f"version 0 could not be trained on the log: {fit.reason}.")
     basis = fit.basis or learner if history.forgetting is None else fit.learner
     ahead = state.clock.rounds_ahead(0, 0)
-    contexts, weights = history.remembered()
+    _, contexts, weights = history.remembered()
     covariance = factory.build(basis.features_of(history), basis.widths, contexts, weights, ahead=ahead)
     covariance = factory.freeze_for_batch(covariance, 0, ahead)
     radius = _radius(beta, state, fit.learner, covariance, version=0)
@@ -408,7 +408,7 @@ def _next_override(state: PolicyState, arrived: int, history: History) -> ScoreO
     override = override.after_update(contexts, rewards, predicted, spread=history.largest_spread, **facts)
     if history.forgetting == state.history.forgetting is None:
         return override
-    return override.recounted(history.remembered()[0], *history.samples()[1:3])
+    return override.recounted(history.remembered()[1], *history.samples()[1:3])
 
 
 def _coverage(state: PolicyState) -> float | None:

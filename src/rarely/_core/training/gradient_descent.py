@@ -53,26 +53,17 @@ Precision = Literal["float32", "float64"]
 class TrainingReport:
     """The numbers of one training; `UpdateRecord` has the same names."""
 
-    step_size: float | None = None
-    """η of the last attempt, in the paper's units; None without a training."""
+    step_size: float | None = None  # η of the last attempt, in the paper's units; None without a training
     attempts: int = 0
     initial_loss: float | None = None
-    final_loss: float | None = None
-    """Both are ℒ/m of the last attempt."""
-    steps: int | None = None
-    """J, or the steps taken if a budget of seconds ended the training early."""
-    skip: float | None = None
-    """The strength s of the skip path."""
-    tuning: str = ""
-    """Why the policy chose this ridge and skip path; "" if the user did."""
-    loops: str = ""
-    """The loops that trained, as `Objective.loops` names them."""
-    trained: int | None = None
-    """Samples that the network was trained on; None for all of them."""
-    clipped: int | None = None
-    """Rewards that were clipped; None where none may be."""
-    early: str = ""
-    """What a budget of seconds left undone."""
+    final_loss: float | None = None  # both are ℒ/m of the last attempt
+    steps: int | None = None  # J, or the steps taken if a budget of seconds ended the training early
+    skip: float | None = None  # the strength s of the skip path
+    tuning: str = ""  # why the policy chose this ridge and skip path; "" if the user did
+    loops: str = ""  # the loops that trained, as `Objective.loops` names them
+    trained: int | None = None  # samples that the network was trained on; None for all of them
+    clipped: int | None = None  # rewards that were clipped; None where none may be
+    early: str = ""  # what a budget of seconds left undone
 
 
 NO_TRAINING = TrainingReport()  # the report of a model with a closed-form solution, or if nothing was learned
@@ -87,8 +78,7 @@ class TrainingPlan:
     ridge: float  # λ of the penalty
     steps: int = 200  # J, how many steps are taken
     step_size: float | None = None  # the paper's η; None derives it from the curvature
-    optimiser: Optimiser = "gradient_descent"
-    """"gradient_descent" is `train`; "sgd" is `train_singly`."""
+    optimiser: Optimiser = "gradient_descent"  # "gradient_descent" is `train`; "sgd" is `train_singly`
     precision: Precision = "float64"
     warm_start: bool = False
     """Whether descent starts at the last version's weights: a deviation from the paper, which starts at θ_0."""
