@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -62,6 +62,7 @@ ROUNDS = 24  # rounds of a history
 Make = Callable[[Widths, float], Covariance]
 Vectors = Callable[[Factors], Array]
 Matrix = Callable[[Array, float], Array]
+T = TypeVar("T")
 
 
 def names_of(promises: type) -> tuple[str, ...]:
@@ -103,10 +104,8 @@ def ensure(holds: Any, otherwise: str) -> None:
 
 def ensure_equal(actual: Any, expected: Any, what: str) -> None:
     """Raise `AssertionError` unless both are equal, arrays number by number, NaN to NaN."""
-    if isinstance(actual, np.ndarray) or isinstance(expected, np.ndarray):
-        same = np.array_equal(actual, expected, equal_nan=True)
-    else:
-        same = bool(actual == expected)
+    arrays = isinstance(actual, np.ndarray) or isinstance(expected, np.ndarray)
+    same = np.array_equal(actual, expected, equal_nan=True) if arrays else bool(actual == expected)
     ensure(same, f"{what} must be {_in_full(expected)}; got {_in_full(actual)}")
 
 
@@ -146,10 +145,10 @@ def through_json(one: Any, what: str) -> Fields:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Part(Generic[T]):
     """What makes a policy or a part, the same at every call, and a seed for what it is asked."""
 
-    make: Callable[..., Any]
+    make: Callable[..., T]
     seed: int
 
     def _generator(self, *stream: int) -> np.random.Generator:
@@ -177,16 +176,6 @@ def _play(policy: Policy, contexts: Array, block: int | None = None) -> list[int
         if policy.due:
             policy.update()
     return arms
-
-
-def _runs(policy: Policy) -> bool:
-    """Return whether bonuses follow every round of a batch."""
-    return state_of(policy).current.uses_running
-
-
-def _draws(policy: Policy) -> bool:
-    """Return whether arms are drawn."""
-    return state_of(policy).current.rule.draws
 
 
 def _same_decision(decision: Decision, expected: Decision, when: str, rtol: float = 0.0) -> None:
@@ -238,19 +227,17 @@ def check_policy(
 
 
 @dataclass(frozen=True)
-class _PolicyPromises(_Part):
+class _PolicyPromises(_Part[Policy]):
     dim: int
     draw: Draw | None
 
     def _policy(self, schedule: Schedule | None = None) -> Policy:
-        policy: Policy = self.make(FixedGrid(HORIZON, 4) if schedule is None else schedule)
-        return policy
+        return self.make(FixedGrid(HORIZON, 4) if schedule is None else schedule)
 
     def _lived(self, rounds: int = 9, schedule: Schedule | None = None) -> Policy:
         """Return a policy that has decided some rounds, with every update made at once."""
         policy = self._policy(schedule)
-        if rounds:
-            _play(policy, self._contexts()[:rounds])
+        _play(policy, self._contexts()[:rounds])
         return policy
 
     def _contexts(self, stream: int = 0, rounds: int = HORIZON, arms: int = ARMS) -> Array:
@@ -297,17 +284,18 @@ class _PolicyPromises(_Part):
         """Inside a batch the same contexts get the same means, and the same arm and bonuses where these are frozen."""
         policy, contexts = self._lived(5, AtRounds([5, 20])), self._contexts()[7]
         ensure_equal(policy.version, 1, "the version after the update of round 5")
-        decisions = [policy.select(contexts) for _ in range(4)]
+        decisions, version = [policy.select(contexts) for _ in range(4)], state_of(policy).current
         for i, (before, after) in enumerate(pairwise(decisions)):
             ensure_equal(after.means, before.means, f"means of call {i + 2}")
-            if _runs(policy):
+            if version.uses_running:
                 fallen = before.bonuses[before.arm], after.bonuses[before.arm]
                 # A version that does not explore has no bonus that could fall.
                 ensure(fallen[1] < fallen[0] or fallen == (0, 0), f"the bonus of a chosen arm must fall; got {fallen}")
                 continue
             ensure_equal(after.bonuses, before.bonuses, f"bonuses of call {i + 2}")
             ensure_equal(after.probabilities, before.probabilities, f"probabilities of call {i + 2}")
-            ensure(_draws(policy) or after.arm == before.arm, f"call {i + 2} chose arm {after.arm} after {before.arm}")
+            same = version.rule.draws or after.arm == before.arm
+            ensure(same, f"call {i + 2} chose arm {after.arm} after {before.arm}")
         ensure_equal([decision.round for decision in decisions], [6, 7, 8, 9], "the rounds")
 
     def blocks_are_single_rounds(self) -> None:
@@ -339,7 +327,7 @@ class _PolicyPromises(_Part):
     def probabilities_are_those_of_the_decision(self) -> None:
         """`probabilities` gives what the arm of the next decision is drawn from; they sum to 1."""
         policy, contexts = self._lived(), self._contexts()
-        rounds = 1 if _runs(policy) else 4
+        rounds = 1 if state_of(policy).current.uses_running else 4
         chances = policy.probabilities(contexts[10 : 10 + rounds])
         decision = policy.select(contexts[10 : 10 + rounds])
         ensure_equal(decision.probabilities, chances, "the decision's probabilities")
@@ -352,7 +340,8 @@ class _PolicyPromises(_Part):
     def arms_come_as_often_as_they_should(self) -> None:
         """Arms are drawn with the probabilities of the decision, one draw after another; or one arm has all of it."""
         policy = self._lived(9, AtRounds([4, 8, 10**6]))
-        if not _draws(policy):
+        version = state_of(policy).current
+        if not version.rule.draws:
             decision = policy.select(self._contexts(7))
             ensure_equal(np.asarray(decision.propensity), np.ones(HORIZON), "the probabilities of the chosen arms")
             return
@@ -362,7 +351,7 @@ class _PolicyPromises(_Part):
         counts = np.bincount(decision.arms, minlength=ARMS)
         # A Gaussian lies beyond 4.5 deviations with probability 7e-6.
         ensure(np.abs(counts - means) <= 4.5 * spread + 1e-9, f"arms came {counts} times in {DRAWS} draws, not {means}")
-        if not _runs(policy):
+        if not version.uses_running:
             statistic, bound = unfairness(decision.arms, chances[0])
             ensure(statistic <= bound, f"χ² of {DRAWS} draws with the probabilities {chances[0]} is {statistic:.1f}")
 
@@ -373,7 +362,7 @@ class _PolicyPromises(_Part):
         policy.observe(policy.select(contexts[4:14]), 100.0 + np.arange(10.0))
         after = policy.score(contexts[8])
         ensure_equal(after.means, before.means, "means inside the batch")
-        if _runs(policy):
+        if state_of(policy).current.uses_running:
             ensure(after.bonuses <= before.bonuses * (1 + 1e-9), "bonuses must not grow inside a batch")
         else:
             ensure_equal(after.bonuses, before.bonuses, "bonuses inside the batch")
@@ -465,9 +454,8 @@ class _PolicyPromises(_Part):
 
     def settings_rebuild_it(self) -> None:
         """`type(policy)(**policy.settings())` makes the policy as it began."""
-        policy, kind = self._policy(), type(self._policy())
-        settings: dict[str, Any] = policy.settings() | _function(policy)
-        make: Any = kind
+        policy = self._policy()
+        settings, make = policy.settings() | _function(policy), cast(Any, type(policy))
         ensure_equal(make(**settings).fingerprint(), policy.fingerprint(), "the fingerprint of a policy made anew")
         _play(policy, self._contexts()[:7])
         ensure_equal(policy.settings(), self._policy().settings(), "settings() after seven rounds")
@@ -476,8 +464,13 @@ class _PolicyPromises(_Part):
         """A policy that is saved and loaded, copied or pickled in mid-batch has the same future, bit for bit."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "policy.rarely"
+
+            def saved_and_loaded(policy: Policy) -> Any:
+                policy.save(path)
+                return rarely.load(path, **_function(policy))
+
             ways: dict[str, Callable[[Policy], Policy]] = {
-                "save and load": lambda one: _saved_and_loaded(one, path),
+                "save and load": saved_and_loaded,
                 "copy.copy": copy.copy,
                 "copy.deepcopy": copy.deepcopy,
                 "pickle": lambda one: pickle.loads(pickle.dumps(one)),
@@ -521,12 +514,6 @@ def _refused(policy: Policy, error: type[Exception], call: Callable[..., Any], *
     ensure_equal(policy.fingerprint(), before, f"the fingerprint after {what}")
 
 
-def _saved_and_loaded(policy: Policy, path: Path) -> Policy:
-    policy.save(path)
-    loaded: Policy = rarely.load(path, **_function(policy))
-    return loaded
-
-
 def _function(policy: Policy) -> dict[str, Any]:
     """Return the beta of a policy that was made with a function, which neither JSON nor a file can hold."""
     return {"beta": policy._beta} if policy.settings().get("beta") == FUNCTION else {}
@@ -554,7 +541,7 @@ def check_schedule(make: Callable[[], Schedule], *, seed: int = 0, examples: int
     _check_values(_SchedulePromises, make, seed, examples, only)
 
 
-class _SchedulePromises(_Part):
+class _SchedulePromises(_Part[Schedule]):
     def _blocks(self) -> list[tuple[int, Array]]:
         """Return rounds before a block, and growth inside it."""
         rng = self._generator()
@@ -683,7 +670,7 @@ def check_rule(make: Callable[[], ChoiceRule], *, seed: int = 0, examples: int =
     _check_values(_RulePromises, make, seed, examples, only)
 
 
-class _RulePromises(_Part):
+class _RulePromises(_Part[ChoiceRule]):
     def _scores(self, rounds: Any = slice(None), arms: Any = slice(None), scale: float = 1.0) -> ArmScores:
         """Return scores of six rounds with four arms, the first of which is always there, or of some of them."""
         rng = self._generator()
@@ -694,8 +681,7 @@ class _RulePromises(_Part):
         return ArmScores(means, np.linalg.norm(joint, axis=2), np.full(len(means), 1e-9), joint)
 
     def _chances(self, scores: ArmScores) -> Array:
-        chances: Array = self.make().probabilities(scores)
-        return chances
+        return self.make().probabilities(scores)
 
     def is_a_value(self) -> None:
         """A rule is a value: what it is asked changes nothing, and equal rules give equal answers."""
@@ -732,9 +718,7 @@ class _RulePromises(_Part):
             chances = self._chances(scores)
             ensure(chances[:, 1] <= chances[:, 0] + 1e-9, f"two equal arms have {chances[:, :2].tolist()}")
             scores.means[:, 1] += 1e-10
-            ensure_close(
-                self._chances(scores), chances, "the probabilities with a mean that is 1e-10 larger", atol=1e-6
-            )
+            ensure_close(self._chances(scores), chances, "the probabilities with a mean 1e-10 larger", atol=1e-6)
 
     def members_say_what_it_looks_at(self) -> None:
         """Unless `joint`, it needs no features; what ignores running bonuses needs none; a lot has a part of each p."""
@@ -798,13 +782,12 @@ def _same_state(learner: Learner, expected: _State, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class _LearnerPromises(_Part):
+class _LearnerPromises(_Part[Learner]):
     draw: Draw | None
 
     def _contexts(self, count: int = ROUNDS, stream: int = 0) -> Array:
         rng = self._generator(stream)
-        dim: int = self.make().dim
-        return rng.normal(size=(count, dim)) if self.draw is None else self.draw(rng, count, 1)[:, 0]
+        return rng.normal(size=(count, self.make().dim)) if self.draw is None else self.draw(rng, count, 1)[:, 0]
 
     def _history(self, missing: tuple[int, ...] = (3, 8), rounds: int = ROUNDS) -> History:
         """Return a history in which the rewards of some rounds are missing."""
@@ -817,8 +800,7 @@ class _LearnerPromises(_Part):
     def _seen(self) -> Learner:
         """Return a learner that has seen the contexts of the history's rounds."""
         contexts = self._contexts()
-        made: Learner = self.make()
-        return made.prepare_scale(contexts[:1]).observe_contexts(contexts, len(contexts))
+        return self.make().prepare_scale(contexts[:1]).observe_contexts(contexts, len(contexts))
 
     def _learned(self) -> Learner:
         return self._seen().learn(self._history()).learner
@@ -1049,15 +1031,14 @@ def _variances(form: Covariance, factors: Factors) -> Array:
 
 
 @dataclass(frozen=True)
-class _CovariancePromises(_Part):
+class _CovariancePromises(_Part[Covariance]):
     vectors: Vectors
     matrix: Matrix
     widths: Widths
     ridge: float
 
     def _form(self) -> Covariance:
-        form: Covariance = self.make(self.widths, self.ridge)
-        return form
+        return self.make(self.widths, self.ridge)
 
     def _lived(self, *counts: int, running: int = 0) -> _Beside:
         """Return a form that has accepted blocks of rounds, was frozen, and has accepted another one."""

@@ -7,16 +7,11 @@
 A schedule says when a batch ends: it sets `policy.due`, and the caller decides when to update. It is a frozen value
 without memory. The policy wraps whatever schedule it is given in a `Budget`.
 
-Grids and `EveryRound` do not look at the data. Two schedules follow log det Z, Algorithm 1's `DeterminantTrigger` and
-`Paced`:
-
-    T, B   horizon, batches   t, L   round and log det at which a batch of version b begins
-    u_b    the end of batch b − 1, that is the b-th update; u_0 = 0
-
-Most is learned early, and log det Z measures how much. The trigger ends a batch after a fixed growth of it. `Paced`
-needs only T and B: on the problems that we measured log det grows about as √t, so equal shares of it put update b near
-T(b/B)². Each batch plans the rest anew: if log det continues as √t, it reaches L√(T/t), and the batch gets an equal
-share of that growth,
+Grids and `EveryRound` do not look at the data. Algorithm 1's `DeterminantTrigger` and `Paced` follow log det Z, which
+measures how much is learned, most of it early. The trigger ends a batch after a fixed growth of it. `Paced` needs only
+T and B: on the problems that we measured log det grows about as √t, so equal shares of it put update b near T(b/B)².
+Each batch plans the rest anew: if log det, L at round t, continues as √t, it reaches L√(T/t), and the batch of version
+b gets an equal share of that growth,
 
     L(√(T/t) − 1)/(B − b).
 
@@ -182,19 +177,22 @@ class Budget(Schedule):
         caps = [b for b in (self.batches, self.schedule.batches) if b is not None]
         if self.schedule.horizon is not None and caps:
             caps.append(self.schedule.horizon)
-        object.__setattr__(self, "batches", min(caps) + self.extra if caps else None)
-        for name in ("horizon", "plans_ahead", "on_demand"):
-            object.__setattr__(self, name, getattr(self.schedule, name))
+        taken = {name: getattr(self.schedule, name) for name in ("horizon", "plans_ahead", "on_demand")}
+        self.__dict__.update(taken, batches=min(caps) + self.extra if caps else None)
 
     @classmethod
     def around(cls, schedule: Schedule) -> Budget:
         """Return the schedule under its own cap."""
         return schedule if isinstance(schedule, Budget) else cls(schedule, schedule.batches)
 
+    @property
+    def _own(self) -> int | None:
+        """Versions of the budget before any were added."""
+        return None if self.batches is None else self.batches - self.extra
+
     def extended(self, extra: int) -> Budget:
         """Return the budget with `extra` versions added in all; its schedule does not change."""
-        own = None if self.batches is None else self.batches - self.extra
-        return Budget(self.schedule, own, extra)
+        return Budget(self.schedule, self._own, extra)
 
     def spent(self, version: int) -> bool:
         """Return whether this version is the last one that the budget allows."""
@@ -205,8 +203,7 @@ class Budget(Schedule):
     explain, in_batch = map(forwarded, ("schedule.explain", "schedule.in_batch"))
 
     def describe(self) -> dict[str, Any]:
-        own = None if self.batches is None else self.batches - self.extra
-        described = {"kind": "Budget", "schedule": self.schedule.describe(), "batches": own}
+        described = {"kind": "Budget", "schedule": self.schedule.describe(), "batches": self._own}
         return described | ({"extra": self.extra} if self.extra else {})
 
 
@@ -229,8 +226,10 @@ class _Grid(EndingSchedule):
         assert self.batches is not None
         count = min(self.batches, self.horizon)
         if count > MAX_POINTS:
-            limit = f"{type(self).__name__}.batches must be at most {MAX_POINTS:,}, because all are listed; got {count}"
-            raise InvalidSchedule(f"{limit}.\nFor a new batch at every round use EveryRound().")
+            raise InvalidSchedule(
+                f"{type(self).__name__}.batches must be at most {MAX_POINTS:,}, because all are listed; got {count}.\n"
+                "For a new batch at every round use EveryRound()."
+            )
         points: list[int] = []
         for b, end in enumerate(self._ends(self.horizon, count), start=1):  # moved so that no batch is empty
             points.append(min(max(round(end), points[-1] + 1 if points else 1), self.horizon - (count - b)))
@@ -365,8 +364,7 @@ class AtRounds(_Grid):
         points = tuple(int(number) for number in listed)
         if list(points) != sorted(set(points)):
             raise InvalidSchedule(f"AtRounds.rounds must rise, without repetition; got {points}.")
-        for name, value in (("rounds", points), ("points", points), ("batches", len(points) + 1), ("horizon", None)):
-            object.__setattr__(self, name, value)
+        self.__dict__.update(rounds=points, points=points, batches=len(points) + 1, horizon=None)
 
 
 @named_arguments
@@ -533,7 +531,7 @@ class DeterminantTrigger(EndingSchedule):
         ratio = as_number(self.log_ratio)
         if math.isnan(ratio):
             raise InvalidSchedule(f"DeterminantTrigger.log_ratio must be given, a number; got {shown(self.log_ratio)}.")
-        if not ratio > 0:
+        if ratio <= 0:
             wrong = f"DeterminantTrigger.log_ratio must be positive, because det Z never shrinks; got {self.log_ratio}."
             raise InvalidSchedule(f"{wrong}\nFor a new batch at every round use EveryRound().")
 

@@ -145,17 +145,15 @@ class Decision:
             return [described for i in range(len(self)) if isinstance(described := self[i].describe(), dict)]
         fields = {name: getattr(self, name) for name in ("id", "round", "version", "arm", "propensity")}
         fields["source"] = str(self.source)
-        if self.held_out is not None:
-            fields["held_out"] = bool(self.held_out)
-        numbers = {"means": self.means, "bonuses": self.bonuses, "probabilities": self.probabilities}
-        # JSON has no NaN, which stands for an absent arm.
-        fields |= {} if self.price is None else {"price": float(np.asarray(self.price))}
-        fields |= {"reason": str(self.reason)} if self.reason else {}
-        if self.slate is not None:
-            fields["slate"] = int(np.asarray(self.slate))
+        kinds = {"held_out": bool, "price": float, "slate": int}
+        fields |= {name: kind(one) for name, kind in kinds.items() if (one := getattr(self, name)) is not None}
+        if self.reason:
+            fields["reason"] = str(self.reason)
         if self.worth is not None:
             fields["worth"] = self.worth.describe()
-        return fields | {name: [None if x != x else x for x in row.tolist()] for name, row in numbers.items()}
+        numbers = {name: getattr(self, name).tolist() for name in ("means", "bonuses", "probabilities")}
+        # JSON has no NaN, which stands for an absent arm.
+        return fields | {name: [None if x != x else x for x in row] for name, row in numbers.items()}
 
     def __repr__(self) -> str:
         if not self.single:

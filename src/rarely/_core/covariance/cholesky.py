@@ -276,11 +276,6 @@ class GrowingCholesky:
         """Return a factor that starts with this one; see `GrowableArray.fork`."""
         return shallow(self)
 
-    def log_det(self, rows: int) -> float:
-        """Return log det of the leading block of that many rows of A."""
-        diagonals = [inverse.diagonal() for inverse in self.panels.inverse]
-        return float(-2 * np.log(np.concatenate([np.ones(0), *diagonals])[:rows]).sum())
-
     def packed(self) -> Array:
         """Return every number that is kept, in one dimension: panel by panel, rows of (left part, inverse)."""
         parts = [np.empty(0)]

@@ -48,12 +48,15 @@ class Diagonal(Covariance):
     def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
         total, matrix = np.zeros(len(factors)), self._running if running else self._frozen
         factors = factors.written()
-        for a, d, z in zip(factors.inputs, factors.signals, matrix, strict=True):
-            if len(z) == 1:
-                total += np.square(d[:, 0]) * np.einsum("ij,j->i", np.square(a), 1 / z[0])
-            else:
-                total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))
+        for layer, (a, d, z) in enumerate(zip(factors.inputs, factors.signals, matrix, strict=True)):
+            total += self._variances(layer, a, d, z)
         return Candidates(factors, total)
+
+    def _variances(self, layer: int, a: Array, d: Array, z: Array) -> Array:
+        """Return what a layer adds to φᵀ diag(z)⁻¹ φ, (n,)."""
+        if len(z) == 1:
+            return np.asarray(np.square(d[:, 0]) * np.einsum("ij,j->i", np.square(a), 1 / z[0]))
+        return np.asarray(np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a)))
 
     def propose(self, chosen: Candidates) -> Proposal:
         running, growth = self._after(chosen.factors)
@@ -63,9 +66,23 @@ class Diagonal(Covariance):
         """Return the diagonals after these rounds, and by how much each of them makes Σ log z grow."""
         running, growth, factors = tuple(z.copy() for z in self._running), np.zeros(len(factors)), factors.written()
         for i in range(len(factors)):
-            for a, d, z in zip(factors.inputs, factors.signals, running, strict=True):
-                growth[i] += _grow(z, np.square(d[i]), np.square(a[i]))
+            for layer, (a, d, z) in enumerate(zip(factors.inputs, factors.signals, running, strict=True)):
+                growth[i] += self._grow(layer, z, np.square(d[i]), a[i])
         return running, growth
+
+    def _grow(self, layer: int, z: Array, squared_signal: Array, a: Array) -> float:
+        """Add δ²a²ᵀ to a layer in place, and return by how much Σ log z grows."""
+        squared_input, active, growth = np.square(a), np.flatnonzero(squared_signal), 0.0
+        for start in range(0, len(active), TILE):
+            rows = active[start : start + TILE]
+            before, after = z[rows], np.multiply.outer(squared_signal[rows], squared_input)
+            after += before
+            z[rows] = after
+            after /= before
+            with np.errstate(over="ignore"):
+                grown = float(np.log(np.multiply.reduce(after, axis=0)).sum())
+            growth += grown if math.isfinite(grown) else float(np.log(after).sum())
+        return growth
 
     def accept(self, proposal: Proposal, count: int) -> None:
         if not count:
@@ -141,42 +158,21 @@ class SparseDiagonal(Diagonal):
 
     add = Covariance.add  # which looks at the columns of these rounds alone
 
-    def measure(self, factors: Factors, *, running: bool = False) -> Candidates:
-        first, *others = self._running if running else self._frozen
-        columns, numbers = unpacked(factors.inputs[0])
-        inverse = 1 / first[:, columns.ravel()].reshape(len(first), *columns.shape)
-        total = np.einsum("no,onw,nw->n", np.square(factors.signals[0]), inverse, np.square(numbers), optimize=True)
-        for a, d, z in zip(factors.inputs[1:], factors.signals[1:], others, strict=True):
-            total += np.einsum("ij,ij->i", np.square(d) @ (1 / z), np.square(a))
-        return Candidates(factors, total)
+    def _variances(self, layer: int, a: Array, d: Array, z: Array) -> Array:
+        if layer:
+            return super()._variances(layer, a, d, z)
+        columns, numbers = unpacked(a)
+        inverse = 1 / z[:, columns.ravel()].reshape(len(z), *columns.shape)
+        return np.asarray(np.einsum("no,onw,nw->n", np.square(d), inverse, np.square(numbers), optimize=True))
 
     def _with_all(self, factors: Factors) -> tuple[Array, ...]:
         return self._after(factors)[0]
 
-    def _after(self, factors: Factors) -> tuple[tuple[Array, ...], Array]:
-        """Return the diagonals after these rounds, and by how much each made Σ log z grow."""
-        (first, *others), growth = (z.copy() for z in self._running), np.zeros(len(factors))
-        columns, numbers = unpacked(factors.inputs[0])
-        for i, (here, x, d) in enumerate(zip(columns, numbers, factors.signals[0], strict=True)):
-            here, x = here[x != 0], x[x != 0]  # what a context is filled up with has column 0
-            before = first[:, here]
-            first[:, here] = before + np.multiply.outer(np.square(d), np.square(x))
-            growth[i] = np.log(first[:, here] / before).sum()
-            for a, e, z in zip(factors.inputs[1:], factors.signals[1:], others, strict=True):
-                growth[i] += _grow(z, np.square(e[i]), np.square(a[i]))
-        return (first, *others), growth
-
-
-def _grow(z: Array, squared_signal: Array, squared_input: Array) -> float:
-    """Add δ²a²ᵀ to a layer in place, and return by how much Σ log z grows."""
-    active, growth = np.flatnonzero(squared_signal), 0.0
-    for start in range(0, len(active), TILE):
-        rows = active[start : start + TILE]
-        before, after = z[rows], np.multiply.outer(squared_signal[rows], squared_input)
-        after += before
-        z[rows] = after
-        after /= before
-        with np.errstate(over="ignore"):
-            grown = float(np.log(np.multiply.reduce(after, axis=0)).sum())
-        growth += grown if math.isfinite(grown) else float(np.log(after).sum())
-    return growth
+    def _grow(self, layer: int, z: Array, squared_signal: Array, a: Array) -> float:
+        if layer:
+            return super()._grow(layer, z, squared_signal, a)
+        (columns,), (numbers,) = unpacked(a[None])
+        here, x = columns[numbers != 0], numbers[numbers != 0]  # what a context is filled up with has column 0
+        before = z[:, here]
+        z[:, here] = before + np.multiply.outer(squared_signal, np.square(x))
+        return float(np.log(z[:, here] / before).sum())

@@ -156,21 +156,18 @@ class ArmBlocks:
                 f"features must be the Affine that scales the arms' own features, or None; got {shown(self.features)}. "
                 "The features themselves are given with the rows: blocks(rows, features)."
             )
+        wrong = ""
         if self.features is not None and self.layout == "disjoint":
-            raise errors.InvalidInput(
-                "features need a part that arms share; 'disjoint' has none: use 'hybrid' or 'shared'."
-            )
-        if self.arms is None and self.features is None:
-            raise errors.InvalidInput(
-                "arms must be a number, or features must distinguish them; got neither. Give arms=K, or features= with "
-                "layout 'bilinear' or 'shared'."
-            )
-        if self.arms is None and self.layout == "hybrid":
-            raise errors.InvalidInput("layout 'hybrid' has a block for each arm, so arms must be a number; got None.")
-        if self.arms is not None and self.layout == "bilinear":
-            raise errors.InvalidInput(
-                f"layout 'bilinear' distinguishes arms by their features: arms must be None; got {self.arms}."
-            )
+            wrong = "features need a part that arms share; 'disjoint' has none: use 'hybrid' or 'shared'."
+        elif self.arms is None and self.features is None:
+            wrong = "arms must be a number, or features must distinguish them; got neither. Give arms=K, or features="
+            wrong += " with layout 'bilinear' or 'shared'."
+        elif self.arms is None and self.layout == "hybrid":
+            wrong = "layout 'hybrid' has a block for each arm, so arms must be a number; got None."
+        elif self.arms is not None and self.layout == "bilinear":
+            wrong = f"layout 'bilinear' distinguishes arms by their features: arms must be None; got {self.arms}."
+        if wrong:
+            raise errors.InvalidInput(wrong)
 
     @classmethod
     def fit(
@@ -222,10 +219,8 @@ class ArmBlocks:
         if self.arms is not None:
             return Affine.identity(self.dim)
         assert self.features is not None
-        center, spread = (
-            np.concatenate((of_row, of_arm))
-            for of_row, of_arm in ((self.rows.center, self.features.center), (self.rows.spread, self.features.spread))
-        )
+        center = np.concatenate((self.rows.center, self.features.center))
+        spread = np.concatenate((self.rows.spread, self.features.spread))
         if self.layout == "bilinear":
             return Crossed(center, spread, self.rows.constant, rows=self.rows.dim)
         return Affine(center, spread, self.rows.constant)

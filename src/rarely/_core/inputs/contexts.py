@@ -89,9 +89,8 @@ class Part:
 
     def check(self, offset: int, *, missing: bool) -> None:
         """Raise InvalidContexts unless every round has an arm and all numbers are finite, or NaN if `missing`."""
-        if not self.complete and not self.present.any(axis=1).all():
-            empty = np.flatnonzero(~self.present.any(axis=1))
-            raise InvalidContexts(f"every round must have at least one arm; round {offset + int(empty[0])} has none.")
+        if not self.complete and not (some := self.present.any(axis=1)).all():
+            raise InvalidContexts(f"every round must have at least one arm; round {offset + some.argmin()} has none.")
         if not all_finite(self.rows) and (wrong := np.isinf(self.rows) if missing else ~np.isfinite(self.rows)).any():
             bad = int(np.flatnonzero(wrong.any(axis=1))[0])
             owner, arm = (int(axis[bad]) for axis in np.nonzero(self.present))
@@ -141,8 +140,7 @@ class RoundContexts:
         """Yield all rounds in consecutive parts."""
         done = 0
         while done < len(self.present):
-            part = self.part(done, most)
-            yield part
+            yield (part := self.part(done, most))
             done += len(part)
 
     @property
@@ -230,17 +228,16 @@ def _from_list(contexts: Sequence[Any], dim: int) -> RoundContexts:
 
 def _read_mask(mask: Any, shape: tuple[int, ...], *, rows_alone: bool) -> BoolArray:
     array = read_array(mask, "mask", InvalidContexts, f"boolean of shape {shape}")
-    if rows_alone and array.dtype == np.bool_ and array.ndim == len(shape) and array.shape[:-1] == shape[:-1]:
-        if (array.sum(axis=-1) != shape[-1]).any():
-            raise InvalidContexts(
-                f"a mask of a Roster must be True for each of the {shape[-1]} arms whose contexts came; got "
-                f"{int(array.sum(axis=-1).flat[0])}. Use the mask that came with the contexts."
-            )
-        return array
-    if array.dtype != np.bool_ or array.shape != shape:
+    wanted = (*shape[:-1], *array.shape[-1:]) if rows_alone else shape
+    if array.dtype != np.bool_ or array.shape != wanted:
         raise InvalidContexts(
             f"mask must be boolean of shape {shape}, True where an arm is available; "
             f"got {array.dtype} of shape {array.shape}."
+        )
+    if rows_alone and (array.sum(axis=-1) != shape[-1]).any():
+        raise InvalidContexts(
+            f"a mask of a Roster must be True for each of the {shape[-1]} arms whose contexts came; got "
+            f"{int(array.sum(axis=-1).flat[0])}. Use the mask that came with the contexts."
         )
     return array
 
@@ -303,21 +300,18 @@ class ContextReader:
 
     def after(self, contexts: Any, rounds: RoundContexts) -> ContextReader:
         """Return the reader after `select` was given these contexts."""
-        reader, arms = self.after_log(contexts), self.arms
-        if rounds.single and rounds.complete:
-            arms = rounds.arms
-            if self.arms not in (None, SEVERAL, arms):
-                warnings.warn(
-                    f"contexts of shape ({arms}, {self.dim}) are one round of {arms} arms, and earlier rounds had "
-                    f"{self.arms}. Give n rounds as (n, K, {self.dim}). If the number of arms varies, nothing is "
-                    "wrong, and this warning does not come again.",
-                    ContextsWarning,
-                    stacklevel=4,
-                )
-                arms = SEVERAL
-            elif self.arms == SEVERAL:
-                arms = SEVERAL
-        return reader if arms == reader.arms else replace(reader, arms=arms)
+        reader, arms = self.after_log(contexts), rounds.arms
+        if not (rounds.single and rounds.complete) or self.arms in (SEVERAL, arms):
+            return reader
+        if self.arms is not None:
+            warnings.warn(
+                f"contexts of shape ({arms}, {self.dim}) are one round of {arms} arms, and earlier rounds had "
+                f"{self.arms}. Give n rounds as (n, K, {self.dim}). If the number of arms varies, nothing is "
+                "wrong, and this warning does not come again.",
+                ContextsWarning,
+                stacklevel=4,
+            )
+        return replace(reader, arms=arms if self.arms is None else SEVERAL)
 
     def after_log(self, contexts: Any) -> ContextReader:
         """Return the reader that knows the names of the columns, if these contexts have names."""

@@ -541,7 +541,8 @@ class History:
                 f"{len(arms)} arms, {len(versions)} versions, means {np.shape(decision.means)}."
             )
         if kept is not None:
-            numbers, positions, arms, versions, means = (x[kept] for x in (numbers, positions, arms, versions, means))
+            numbers, positions, arms, versions = (each[kept] for each in (numbers, positions, arms, versions))
+            means = means[kept]
         made, predicted = self._numbers[positions], self._known[positions, 1]
         same = (arms == made[:, 0]) & (versions == made[:, 1])
         if all_true(same & (means == predicted)):

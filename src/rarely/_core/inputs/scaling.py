@@ -190,7 +190,7 @@ class Moments:
         self.squares = np.zeros(dim)  # Σ (x − mean)²
 
     def after(self, contexts: Array, rounds: int) -> Moments:
-        """Return them after (n, d) contexts of more rounds; the pairwise update keeps the digits that Σx² would lose."""
+        """Return them after (n, d) contexts of more rounds; this pairwise form keeps the digits that Σx² would lose."""
         if not len(contexts):
             return self
         size = np.abs(contexts)
