@@ -490,11 +490,7 @@ class _PolicyPromises(_Part[Policy]):
 
 
 def unfairness(arms: IntArray, chances: Array) -> tuple[float, float]:
-    """Return χ² of drawn arms, and the bound that a fair sample exceeds with probability `CHANCE` at most.
-
-    >>> unfairness(np.array([0, 0, 1, 1]), np.array([0.5, 0.5, 0.0]))[0]
-    0.0
-    """
+    """Return χ² of drawn arms, and the bound that a fair sample exceeds with probability `CHANCE` at most."""
     possible = np.flatnonzero(chances > 0)
     expected = len(arms) * chances[possible]
     counts = np.bincount(arms, minlength=len(chances))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rarely import BatchNeuralUCB, InvalidInput, LinUCB, OnDemand
-from rarely._core.progress import read_progress
+from rarely._core.training.watch import read_progress
 from rarely.logs import DecisionLog
 from rarely.planning import plan, plan_trial
 from rarely.study import Study

@@ -118,13 +118,7 @@ class GrowableRows:
 
 
 class GrowableArray(GrowableRows):
-    """A growing array; `view` shows the rows so far without a copy.
-
-    >>> rows = GrowableArray(width=2)
-    >>> rows.append(np.ones((3, 2)))
-    >>> rows.view.shape
-    (3, 2)
-    """
+    """A growing array; `view` shows the rows so far without a copy."""
 
     def __init__(self, width: int | None, dtype: Any = np.float64) -> None:
         super().__init__(np.empty((0,) if width is None else (0, width), dtype))

@@ -14,11 +14,7 @@ LARGEST = np.iinfo(np.int64).max
 
 
 def read_real(values: Any, name: str, error: type[InvalidInput], wanted: str = "real numbers") -> Array:
-    """Return real numbers as float64; `wanted` says what they must be.
-
-    >>> read_real([1, True], "rewards", InvalidInput)
-    array([1., 1.])
-    """
+    """Return real numbers as float64; `wanted` says what they must be."""
     if type(values) is float:
         return np.array(values)
     array = read_array(values, name, error, wanted)
@@ -37,11 +33,7 @@ def read_real(values: Any, name: str, error: type[InvalidInput], wanted: str = "
 
 
 def read_whole(values: Any, name: str, error: type[InvalidInput]) -> IntArray:
-    """Return whole numbers in one dimension as int64; a single one gets an axis.
-
-    >>> read_whole(3, "rounds", InvalidInput)
-    array([3])
-    """
+    """Return whole numbers in one dimension as int64; a single one gets an axis."""
     if type(values) is int and abs(values) <= LARGEST:
         return np.array([values])
     wanted = "whole numbers in one dimension"

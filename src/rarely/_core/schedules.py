@@ -577,11 +577,7 @@ class FirstBatch(Schedule):
 
 
 def schedule_from(description: dict[str, Any]) -> Schedule:
-    """Return the schedule that `describe` described.
-
-    >>> schedule_from(FixedGrid(10, 2).describe())
-    FixedGrid(horizon=10, batches=2)
-    """
+    """Return the schedule that `describe` described."""
     if description["kind"] == "Budget":
         inner = schedule_from(description["schedule"])
         return Budget(inner, description["batches"], description.get("extra", 0))

@@ -49,11 +49,10 @@ from rarely._core.policies.policy import Policy, Ties
 from rarely._core.policies.saving import decoded, encoded
 from rarely._core.policies.state import WithinBatch
 from rarely._core.policies.uniform import NoCovarianceFactory
-from rarely._core.progress import Progress, read_progress
 from rarely._core.saving.fields import Fields
 from rarely._core.schedules import DeterminantTrigger, EveryRound, Schedule, schedule_from
 from rarely._core.training.gradient_descent import TrainingReport
-from rarely._core.training.watch import UNWATCHED, Watch
+from rarely._core.training.watch import UNWATCHED, Progress, Watch, read_progress
 from rarely._core.types import Array, Arrays, BoolArray, Decision, Described, IntArray
 from rarely._core.version import __version__
 

@@ -117,11 +117,7 @@ Beta = float | Callable[[int], float] | TheoremRadius | NoiseRadius
 
 
 def radius_at(beta: Beta, now: VersionStats) -> float:
-    """Return β for the version frozen now, checked.
-
-    >>> radius_at(lambda t: 0.5 * t, VersionStats(round=4, features=3, log_det=0.0, ridge=1.0))
-    2.0
-    """
+    """Return β for the version frozen now, checked."""
     statistics: Any = now if isinstance(beta, TheoremRadius | NoiseRadius) else now.round
     answer = beta(statistics) if callable(beta) else beta
     value = as_number(answer)

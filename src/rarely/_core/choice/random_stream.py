@@ -85,9 +85,6 @@ def seeded(seed: Seed) -> Seeded:
 
     A given generator hands over its stream: the policy continues it, and the given one continues with another, so that
     two policies made from one generator draw different numbers.
-
-    >>> seeded(3).setting
-    3
     """
     if isinstance(seed, np.random.Generator):
         bits: Any = seed.bit_generator

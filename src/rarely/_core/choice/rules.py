@@ -58,11 +58,7 @@ def argmax_mask(scores: Array, tolerance: Array) -> BoolArray:
 
 
 def uniform_over(allowed: BoolArray) -> Array:
-    """Return the same probability for all allowed arms of a round.
-
-    >>> uniform_over(np.array([[True, False, True]]))
-    array([[0.5, 0. , 0.5]])
-    """
+    """Return the same probability for all allowed arms of a round."""
     return np.asarray(allowed / np.add.reduce(allowed, axis=1, keepdims=True), np.float64)
 
 
@@ -330,11 +326,7 @@ def rule_from(rule: ChoiceRule, exploration: Mixture | ChoiceRule | None) -> Cho
 
 
 def exploration_from(description: dict[str, Any]) -> Mixture | ChoiceRule:
-    """Return what `describe` of a mixture or of a rule described.
-
-    >>> exploration_from({"epsilon": 0.1})
-    Mixture(epsilon=0.1)
-    """
+    """Return what `describe` of a mixture or of a rule described."""
     return RULES.made(description) if "kind" in description else Mixture(**description)
 
 

@@ -80,11 +80,7 @@ class Crossed(Standardising):
 
 
 def scale_from(description: dict[str, Any]) -> ContextMap:
-    """Return the map that `describe` described, an `Affine`, `Crossed`, `SparseRows` or one of the user's.
-
-    >>> type(scale_from({"center": [0.0, 0.0], "spread": [1.0, 1.0], "constant": True, "rows": 1})).__name__
-    'Crossed'
-    """
+    """Return the map that `describe` described, an `Affine`, `Crossed`, `SparseRows` or one of the user's."""
     if "kind" in description:
         return MAPS.made(description)
     if "columns" in description:

@@ -169,11 +169,7 @@ class RoundContexts:
 
 
 def read_rounds(contexts: Any, mask: Any, dim: int) -> RoundContexts:
-    """Return contexts and mask, whatever their form, as rounds.
-
-    >>> read_rounds([[0.0, 1.0], [1.0, 0.0]], None, dim=2).present
-    array([[ True,  True]])
-    """
+    """Return contexts and mask, whatever their form, as rounds."""
     array: NDArray[Any]
     if type(contexts) is np.ndarray and contexts.dtype.kind in "fiub":
         array = contexts  # a stream may be passed whole, and is converted part by part

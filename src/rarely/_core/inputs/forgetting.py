@@ -78,9 +78,5 @@ def is_automatic(forgetting: Any) -> bool:
 
 
 def forgetting_from(description: dict[str, Any] | None) -> Forgetting | None:
-    """Return what `describe` described, None for None.
-
-    >>> forgetting_from(Window(5).describe())
-    Window(rounds=5)
-    """
+    """Return what `describe` described, None for None."""
     return None if description is None else made(description, Window, Discount)

@@ -112,10 +112,6 @@ def with_worth(rounds: RoundContexts, worth: Any, *, ceiling: bool = False) -> R
     """Return rounds whose arms have this worth; those of infinite cost are not available.
 
     Without a `ceiling` there is nothing of which they could spend.
-
-    >>> from rarely._core.inputs.contexts import read_rounds
-    >>> with_worth(read_rounds([[0.0], [1.0]], None, 1), Worth(2.0, [0.0, np.inf])).present
-    array([[ True, False]])
     """
     asked, there = worth_from(worth), rounds.present
     if asked.spends is not None and not ceiling:

@@ -49,14 +49,7 @@ def _by_lanes(a: Floats, b: Floats, out: Floats) -> None:
 
 @dataclass(frozen=True)
 class Network:
-    """The shape of a network; weights are values that go in and come out.
-
-    >>> net = Network(dim=3, hidden=4)
-    >>> weights = net.initial_weights(np.random.default_rng(0))
-    >>> values, factors = net.values_and_factors(weights, np.ones((1, 3)))
-    >>> net.parameters, [w.shape for w in weights], bool(abs(values[0]) < 1e-15)
-    (16, [(4, 3), (1, 4)], True)
-    """
+    """The shape of a network; weights are values that go in and come out."""
 
     dim: int
     hidden: int

@@ -20,11 +20,7 @@ _KINDS = {"ptrdiff_t": ctypes.c_ssize_t, "double": ctypes.c_double, "int": ctype
 
 @cache
 def struct(name: str) -> Any:
-    """Return a struct of the header as a class; what a struct inside it has are its own fields, with a prefix.
-
-    >>> [field for field, _ in struct("kernel_task")._fields_][2:5]
-    ['learned', 'columns', 'left_count']
-    """
+    """Return a struct of the header as a class; what a struct inside it has are its own fields, with a prefix."""
     body, fields = _header().partition(f"struct rarely_{name} {{")[2].partition("\n}")[0], list[tuple[str, Any]]()
     for statement in body.split(";")[:-1]:
         inner = re.match(r"\s*struct rarely_(\w+) \w", statement)

@@ -72,10 +72,10 @@ from rarely._core.policies.update import (
     update_at_once,
     with_digest,
 )
-from rarely._core.progress import Progress
 from rarely._core.reading import read_whole
 from rarely._core.saving.fields import plain
 from rarely._core.schedules import Budget, Schedule, schedule_from
+from rarely._core.training.watch import Progress
 from rarely._core.types import Array, Arrays, Decision, forwarded
 
 Ties = Literal["lowest", "random"]

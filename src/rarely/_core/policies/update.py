@@ -32,10 +32,9 @@ from rarely._core.policies.covariance_change import record_form_change
 from rarely._core.policies.learner import FitResult, Learner, Recall, ScoreOverride
 from rarely._core.policies.monitor import announce, nothing_to_watch
 from rarely._core.policies.state import NO_UPDATE, ArmStats, PolicyState, UpdateRecord, Version
-from rarely._core.progress import Progress
 from rarely._core.saving.fields import plain
 from rarely._core.training.gradient_descent import NO_TRAINING, TRAINING_NUMBERS
-from rarely._core.training.watch import TRAINED, UNWATCHED, Watch
+from rarely._core.training.watch import TRAINED, UNWATCHED, Progress, Watch
 from rarely._core.types import Array
 
 _MOVING = ("zeros", "offered", "seen", "seen_rounds", "seen_mean", "seen_squares", "center", "spread", "follows")

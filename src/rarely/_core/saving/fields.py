@@ -107,11 +107,7 @@ class Fields:
         return kind(**known, **read)
 
     def of(self, name: str, kind: Any) -> Any:
-        """Return a field of the kind of an annotation: flags, texts, numbers, counts, None, tuples and values of these.
-
-        >>> Fields("own", {"ages": [3, 4], "name": None}, {}).of("ages", tuple[int, ...])
-        (3, 4)
-        """
+        """Return a field of the kind of an annotation: flags, texts, numbers, counts, None, tuples and values of these."""
         value = self._taken(name)
         # A policy may have thousands of records, each of many fields, and most are plainly what they must be.
         if type(value) in _PLAIN.get(kind, ()) and (type(value) is not int or 0 <= value <= LARGEST_WHOLE):

@@ -123,12 +123,6 @@ def train(
 
     `direction` is where the estimate of the curvature starts. A warm `start`, used if its loss is no higher than
     θ_0's, deviates from the paper; the penalty still pulls to θ_0.
-
-    >>> net = Network(dim=2, hidden=8)
-    >>> theta = net.initial_weights(np.random.default_rng(0))
-    >>> out = train(net, theta, np.eye(2), np.array([1.0, -1.0]), TrainingPlan(ridge=0.01))
-    >>> out.accepted, out.report.attempts, bool(out.report.final_loss < 0.1 * out.report.initial_loss)
-    (True, 1, True)
     """
     objective = objective_of(network, initial, contexts, rewards, plan)
     curvature, direction = objective.top_curvature(direction)
@@ -224,12 +218,6 @@ def train_singly(
     """Take J steps on single samples from `start`; the reported loss is Σδ²/2m + λ‖θ‖²/2.
 
     The shuffle of n samples derives from (seed, n).
-
-    >>> net = Network(dim=2, hidden=8, biases=True, scaling="standard", initial="uniform")
-    >>> theta = net.initial_weights(np.random.default_rng(0))
-    >>> out = train_singly(net, theta, np.eye(2), np.array([1.0, -1.0]), TrainingPlan(ridge=0.001, step_size=0.1))
-    >>> out.accepted, bool(out.report.final_loss < 0.1 * out.report.initial_loss)
-    (True, True)
     """
     zero = tuple(np.zeros_like(w) for w in start)
     objective = Objective(network, zero, contexts, rewards, plan.ridge, np.dtype(plan.precision).type)

@@ -1,4 +1,4 @@
-"""Watching a training from outside: a callback that hears how far it is, and a budget of seconds.
+"""Watching a long call from outside: a callback, or a bar such as tqdm's, and for a training a budget of seconds.
 
 A loop calls `step()` after each part of the work; the callback gets a fraction that never falls, and may raise, which
 ends the update and changes nothing. A descent asks `over()` between stretches of steps. What precedes the first
@@ -11,14 +11,47 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
-from rarely._core.errors import check_positive
-from rarely._core.progress import Bar, Progress, read_progress
+from rarely._core.errors import InvalidInput, check_positive, shown
 
 TRAINED = 0.9  # the fraction at which training has ended
 USUAL_STEPS = 20  # progress steps of a training; how often one is repeated with a smaller step is not known in advance
 STRETCH = 10  # descent steps between two looks at the clock
 clock: Callable[[], float] = time.monotonic  # seconds; tests replace it
+Progress = Any  # a function; a class of bars, of which each stage makes one; a bar, which the stages share; or None
+
+
+class Bar:
+    """A function of a stage, what is done of it and all of it, which moves a bar."""
+
+    def __init__(self, given: Any) -> None:
+        self._given, self._bar, self._stage, self._done = given, given, "", 0
+
+    def __call__(self, stage: str, done: int, of: int) -> None:
+        if stage != self._stage:
+            self._stage, self._done = stage, 0
+            if callable(self._given):
+                self._bar = self._given(total=of, desc=stage)  # the bar before is closed when it is forgotten
+            else:
+                self._bar.reset(total=of)
+        self._bar.update(done - self._done)
+        self._done = done
+
+    def fraction(self, fraction: float, phase: str) -> None:
+        """Show the fraction of an update that is done, in per cent."""
+        self("update", round(100 * fraction), 100)
+
+
+def read_progress(progress: Progress, takes: str) -> Any:
+    """Return the caller's function of what it `takes`, or a `Bar`; for None a function that does nothing."""
+    kind = progress.func if isinstance(progress, partial) else progress
+    if hasattr(kind, "update") and hasattr(kind, "close") and (isinstance(kind, type) or not callable(kind)):
+        return Bar(progress)
+    if progress is not None and not callable(progress):
+        raise InvalidInput(f"progress must be a function of {takes}, a bar as tqdm's or None; got {shown(progress)}.")
+    return progress or (lambda *so_far: None)
 
 
 class Watch:
@@ -60,11 +93,7 @@ class Watch:
         return self._seconds is not None and clock() - self._start >= self._seconds
 
     def stretches(self, steps: int) -> Iterable[int]:
-        """Return the steps in parts between which the clock is read: one part without a budget.
-
-        >>> [*Watch().stretches(25)], [*Watch(seconds=1.0).stretches(25)], [*Watch(seconds=1.0).stretches(0)]
-        ([25], [10, 10, 5], [0])
-        """
+        """Return the steps in parts between which the clock is read: one part without a budget."""
         if self._seconds is None or steps <= STRETCH:
             return [steps]
         return (min(STRETCH, steps - done) for done in range(0, steps, STRETCH))
