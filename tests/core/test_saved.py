@@ -161,12 +161,6 @@ def test_null_and_text_are_read():
             read("z")
 
 
-def test_the_rest_is_what_nothing_has_read():
-    with fields(a=1, b="x", c=None) as saved:
-        assert saved.whole("a") == 1
-        assert saved.rest() == {"b": "x", "c": None}
-
-
 class Part(NamedTuple):
     count: int
     share: float | None = None

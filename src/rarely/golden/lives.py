@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from logging import Filter, LogRecord, getLogger
+from logging import LogRecord, getLogger
 from typing import Any
 
 import numpy as np
@@ -165,17 +165,15 @@ def live(
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep warnings and log lines of golden lives from the user, whose policies they are not about."""
-    thread = threading.get_ident()
+    thread, logger = threading.get_ident(), getLogger("rarely")
 
-    class Others(Filter):
-        def filter(self, record: LogRecord) -> bool:
-            return record.thread != thread
+    def from_elsewhere(record: LogRecord) -> bool:
+        return record.thread != thread
 
-    silence, logger = Others(), getLogger("rarely")
-    logger.addFilter(silence)
+    logger.addFilter(from_elsewhere)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.removeFilter(silence)
+        logger.removeFilter(from_elsewhere)

@@ -384,12 +384,10 @@ class History:
 
     def with_room(self, rounds: int) -> History:
         """Return the same history, behind whose rows there is room for those of so many rounds, see `tables`."""
-        length = self._length
-        if length + rounds <= len(self._contexts):
+        if self._length + rounds <= len(self._contexts):
             return self
         other = shallow(self)
-        tables = (self._contexts, self._known, self._numbers)
-        other._contexts, other._known, other._numbers = (with_space(table, length, rounds) for table in tables)
+        other._contexts, other._known, other._numbers = (with_space(t, self._length, rounds) for t in self.tables)
         return other
 
     @property
@@ -419,13 +417,12 @@ class History:
         for part in dropped:
             sums = sums.merge(part)
         contexts, arms, versions, *assessments, rewards = columns
-        length, own = self._length, self.rows
-        new = (contexts, np.column_stack([arms, versions, np.zeros_like(arms)]), np.column_stack(assessments))
-        both = zip((self._contexts[:length], self._numbers[:length], self._known[:length]), new, strict=True)
+        new = contexts, np.column_stack(assessments), np.column_stack([arms, versions, np.zeros_like(arms)])
+        own = self.rows
         order = np.argsort(np.concatenate([own, rows]), kind="stable")
         places = np.argsort(order)
-        merged, numbers, values = (np.concatenate(pair)[order] for pair in both)
-        other = self._moved(merged, numbers, values, places)
+        pairs = zip(self.tables, new, strict=True)
+        other = self._moved([np.concatenate((old[: len(own)], more))[order] for old, more in pairs], places)
         other._record(places[len(own) :], rewards)
         other.total, settled = self.total + rounds, sums.count + self._arrived
         abandoned = other.total - len(order) - sums.count
@@ -573,8 +570,9 @@ class History:
         self._numbers = appended(self._numbers, length, numbers)
         self._length, self.total = length + len(arms), self.total + len(arms)
 
-    def _moved(self, contexts: Array, numbers: IntArray, assessments: Array, places: IntArray) -> History:
-        """Return a history of these rows, with the rewards of the rows that went to `places` in it, −1 for nowhere."""
+    def _moved(self, tables: list[NDArray[Any]], places: IntArray) -> History:
+        """Return a history with these `tables`, and the rewards of the rows that went to `places`, −1 for nowhere."""
+        contexts, assessments, numbers = tables
         other = History(contexts.shape[1], self.forgetting)
         other.logged, other._lives = self.logged, self._lives
         other._append(contexts, numbers[:, 0], numbers[:, 1], assessments)
@@ -603,9 +601,9 @@ class History:
         """Return the history without the rows at these positions; only counts and sums of them stay."""
         if not gone.any():
             return self
-        kept, rewards, rows, length = ~gone, self._rewards(), self.rows, self._length
-        tables = (self._contexts[:length][kept], self._numbers[:length][kept], self._known[:length][kept])
-        other = self._moved(*tables, np.where(kept, np.cumsum(kept) - 1, -1))
+        kept, rewards, rows = ~gone, self._rewards(), self.rows
+        tables = [table[: self._length][kept] for table in self.tables]
+        other = self._moved(tables, np.where(kept, np.cumsum(kept) - 1, -1))
         other.total, stays = self.total, kept[self._arrivals[: self._arrived]]
         start = max(self._kept.start, int(rows[gone][-1]) + 1)
         dropped, before = rewards[gone], self._kept

@@ -156,13 +156,9 @@ def _lanes(array: Array, width: int, blocks: int) -> Array:
     """Return (n, w) candidates as (blocks, w, lanes), or (blocks, w) if they stay rows."""
     if not width and len(array) == blocks:
         return np.ascontiguousarray(array, np.float64)
-    if not width:
-        padded = np.zeros((blocks, array.shape[1]))
-        padded[: len(array)] = array
-        return padded
-    padded = np.zeros((blocks * width * LANES, array.shape[1]))
+    padded = np.zeros((blocks * (width * LANES or 1), array.shape[1]))
     padded[: len(array)] = array
-    return np.ascontiguousarray(padded.reshape(blocks, width * LANES, -1).transpose(0, 2, 1))
+    return np.ascontiguousarray(padded.reshape(blocks, width * LANES, -1).transpose(0, 2, 1)) if width else padded
 
 
 def _addresses(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:

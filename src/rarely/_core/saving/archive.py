@@ -163,9 +163,8 @@ def _is_plain(info: zipfile.ZipInfo) -> bool:
 
 def _read_seal(bundle: zipfile.ZipFile, info: zipfile.ZipInfo | None) -> dict[str, Any]:
     """Return the seal of a file of this format."""
-    if info is None or not _is_plain(info) or info.file_size > MAX_SEAL_BYTES:
-        raise SnapshotError("is not a saved policy. Use a file that save() wrote.")
-    seal = _json_object(bundle.read(info), SEAL)
+    readable = info is not None and _is_plain(info) and info.file_size <= MAX_SEAL_BYTES
+    seal = _json_object(bundle.read(SEAL), SEAL) if readable else {}
     if seal.get("magic") != MAGIC:
         raise SnapshotError("is not a saved policy. Use a file that save() wrote.")
     if type(seal.get("format")) is not int or seal["format"] != FORMAT:

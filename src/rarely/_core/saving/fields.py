@@ -97,17 +97,13 @@ class Fields:
         """Return text."""
         return str(self._typed(name, str, "text"))
 
-    def rest(self) -> dict[str, Any]:
-        """Return everything that JSON has and nothing has read yet, by name."""
-        return {name: self._taken(name) for name in self._numbers if name in self._unread}
-
     def made(self, kind: Callable[..., T], **known: Any) -> T:
         """Return a dataclass or named tuple of saved fields, each as its annotation says, besides what is `known`."""
         read = {name: self.of(name, hint) for name, hint in _annotations(kind).items() if name not in known}
         return kind(**known, **read)
 
     def of(self, name: str, kind: Any) -> Any:
-        """Return a field of the kind of an annotation: flags, texts, numbers, counts, None, tuples and values of these."""
+        """Return a field of an annotation's kind: flags, texts, numbers, counts, None, tuples and values of these."""
         value = self._taken(name)
         # A policy may have thousands of records, each of many fields, and most are plainly what they must be.
         if type(value) in _PLAIN.get(kind, ()) and (type(value) is not int or 0 <= value <= LARGEST_WHOLE):
@@ -135,10 +131,6 @@ class Fields:
     def alike(self, name: str, usual: Any) -> Any:
         """Return a flag, text or number in the place of `usual`, which says which of these it must be."""
         return self.of(name, type(usual) if isinstance(usual, bool | str) else float)
-
-    def again(self) -> Fields:
-        """Return the fields as if none had been read."""
-        return Fields(self.place, self._numbers, self._arrays)
 
     def _tuple(self, name: str, value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
         several = kinds[-1] is Ellipsis
