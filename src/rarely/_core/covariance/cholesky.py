@@ -236,9 +236,9 @@ class GrowingCholesky:
         """Return the new rows left of the diagonal, as columns, and what they leave of the corner."""
         if not self._size:
             return cross[:0], corner
-        known = beginning is not None and len(beginning) == self._size
-        above = beginning if beginning is not None and known else self.solve(cross, self._size, beginning)
-        return above, corner - linalg.product(above.T, above.T)
+        if beginning is None or len(beginning) < self._size:
+            beginning = self.solve(cross, self._size, beginning)
+        return beginning, corner - linalg.product(beginning.T, beginning.T)
 
     def append(self, rows: Array) -> None:
         """Make rows that `border` gave, or the first of them, part of L."""

@@ -36,7 +36,7 @@ import numpy as np
 from rarely._core import errors
 from rarely._core.errors import check_choice, check_whole, is_whole, named_arguments, shown
 from rarely._core.growable_array import all_finite
-from rarely._core.inputs.contexts import BlockContexts, ContentContexts, column_names
+from rarely._core.inputs.contexts import BlockContexts, ContentContexts, check_columns, column_names
 from rarely._core.inputs.scaling import MAPS, Affine, ContextMap, Standardising
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.parts import READERS
@@ -92,6 +92,7 @@ READERS["ContextMap"] = scale_from
 
 
 Layout = Literal["disjoint", "shared", "hybrid", "bilinear"]
+FITTED = "that the blocks were fitted to"  # which columns a table must have
 
 
 @named_arguments
@@ -260,8 +261,8 @@ class ArmBlocks:
 
     def __call__(self, rows: Any, features: Any = None) -> Array:
         """Return contexts of every arm: (r,) → (K, dim), or (n, r) → (n, K, dim); features are (K, f) or (n, K, f)."""
-        check_columns("rows", rows, self.columns)
-        check_columns("features", features, self.feature_columns)
+        check_columns("rows", rows, self.columns, FITTED)
+        check_columns("features", features, self.feature_columns, FITTED)
         numbers = read_numbers(rows, "rows")
         read = as_rows(numbers, self.rows.dim, "rows")
         own_features = self._read_features(features, None if numbers.ndim == 1 else len(read))
@@ -338,13 +339,3 @@ def as_rows(numbers: Array, width: int | None, name: str) -> Array:
         wanted = "r" if width is None else width
         raise errors.InvalidContexts(f"{name} must have shape ({wanted},) or (n, {wanted}); got {numbers.shape}.")
     return array
-
-
-def check_columns(name: str, table: Any, wanted: tuple[str, ...] | None) -> None:
-    """Raise InvalidContexts for a table whose columns are not those of the sample."""
-    names = None if wanted is None else column_names(table)
-    if wanted is not None and names is not None and names != wanted:
-        raise errors.InvalidContexts(
-            f"the columns of {name} must be those that the blocks were fitted to, in the same order: "
-            f"{', '.join(wanted)}; got {', '.join(names)}. Select them by name."
-        )

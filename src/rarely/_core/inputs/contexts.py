@@ -287,12 +287,8 @@ class ContextReader:
             )
         if mask is None and isinstance(contexts, OpenContexts):
             raise InvalidContexts("contexts of a Roster must come with its mask: policy.select(*roster(rows)).")
-        if self.columns is not None:
-            for names in filter(None, map(column_names, _tables(contexts))):
-                if names != self.columns:
-                    wanted, select = _listed(self.columns), f"contexts[{list(self.columns)!r}]"
-                    rule = f"the columns of contexts must be those of the first call, in its order: {wanted}"
-                    raise InvalidContexts(f"{rule}; got {_listed(names)}. Select them by name: {select}.")
+        for table in _tables(contexts):
+            check_columns("contexts", table, self.columns, "of the first call")
 
     def after(self, contexts: Any, rounds: RoundContexts) -> ContextReader:
         """Return the reader after `select` was given these contexts."""
@@ -338,9 +334,16 @@ def column_names(table: Any) -> tuple[str, ...] | None:
     return tuple(labels) if all(isinstance(label, str) for label in labels) else None
 
 
+def check_columns(name: str, table: Any, wanted: tuple[str, ...] | None, those: str) -> None:
+    """Raise InvalidContexts for a table with other columns than those that are wanted."""
+    names = None if wanted is None else column_names(table)
+    if wanted is not None and names is not None and names != wanted:
+        listed, came = (", ".join(each[:8]) + (", …" if len(each) > 8 else "") for each in (wanted, names))
+        raise InvalidContexts(
+            f"the columns of {name} must be those {those}, in the same order: {listed}; got {came}. Select them by "
+            f"name: table[{list(wanted)!r}]."
+        )
+
+
 def _tables(contexts: Any) -> Sequence[Any]:
     return contexts if isinstance(contexts, list | tuple) else (contexts,)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

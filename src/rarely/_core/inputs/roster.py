@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rarely._core.errors import InvalidContexts, InvalidInput, RosterFull, UnknownArm, named_arguments, shown
-from rarely._core.inputs.arm_blocks import ArmBlocks, check_columns, read_numbers
-from rarely._core.inputs.contexts import OpenContexts
+from rarely._core.inputs.arm_blocks import FITTED, ArmBlocks, read_numbers
+from rarely._core.inputs.contexts import OpenContexts, check_columns
 from rarely._core.types import Array, BoolArray, Decision
 
 
@@ -202,7 +202,7 @@ class Roster:
                     "with features=, and layout 'hybrid', 'shared' or 'bilinear'."
                 )
             return np.empty(0)
-        check_columns(f"features of {name!r}", features, self.blocks.feature_columns)
+        check_columns(f"features of {name!r}", features, self.blocks.feature_columns, FITTED)
         array = read_numbers([] if features is None else features, f"features of {name!r}")
         if array.shape != (self.blocks.features.dim,):
             got = "none" if features is None else repr(features)
