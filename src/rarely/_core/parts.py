@@ -75,7 +75,7 @@ def is_own(kind: type) -> bool:
 
 
 class Registry(dict[str, type[T]]):
-    """The subclasses of one base class, by name; those of `later` are in modules that are imported when they are named."""
+    """The subclasses of one base class, by name; those of `later` are imported with their modules when named."""
 
     def __init__(self, what: str, error: type[RarelyError] = InvalidInput, later: Mapping[str, str] = {}) -> None:
         super().__init__()

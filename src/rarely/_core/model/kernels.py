@@ -152,9 +152,12 @@ class Views:
         )
         clock = np.column_stack((memory.decay * times, (times >= memory.change).astype(np.float64)))
         learned = root[LEARNED] * zs if z.shape[1] else np.zeros((count, 1))
+        # The signals with which rows of the layer of columns have the norm ‖s‖₁.
+        sums, squares = np.abs(s).sum(axis=1), np.einsum("ij,ij->i", s, s)
+        columns = np.sqrt(np.divide(sums, squares, out=np.zeros(count), where=squares > 0))[:, None]
         return Factors(
             (x, self.u.unit, z, s, clock),
-            (np.full((count, 1), root[LINEAR]), signals, learned, _lengths_of_columns(s), np.zeros((count, 1))),
+            (np.full((count, 1), root[LINEAR]), signals, learned, columns, np.zeros((count, 1))),
         )
 
     def gradients(
@@ -257,17 +260,6 @@ def shared_columns(left: Array, right: Array) -> Array:
         return Factors((none, none, none, c, np.ones((len(c), 2)) * (0, 1)), (zeros[:, :1], zeros, *[zeros[:, :1]] * 3))
 
     return _compiled(alone(left), alone(right)) if len(left) and len(right) and in_use() else plain_shared(left, right)
-
-
-def _lengths_of_columns(s: Array) -> Array:
-    """Return the signals with which rows of this layer have the norm ‖s‖₁, (n, 1)."""
-    sums, squares = np.abs(s).sum(axis=1), np.einsum("ij,ij->i", s, s)
-    return np.asarray(np.sqrt(np.divide(sums, squares, out=np.zeros(len(s)), where=squares > 0))[:, None])
-
-
-def weighted_sum(points: Factors, coefficients: Array, factors: Factors) -> Array:
-    """Return Σ coefficients·kernel(points, ·) at some features, (n,)."""
-    return np.asarray(coefficients @ products(points, factors))
 
 
 def widths(dim: int, weights: Array) -> tuple[tuple[int, int], ...]:

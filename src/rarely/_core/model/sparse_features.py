@@ -90,11 +90,6 @@ def times(matrix: Array, packed: Array) -> Array:
     return np.asarray(np.einsum("mnw,nw->nm", parts, numbers))
 
 
-def linear_factors(packed: Array) -> Factors:
-    """Return the features of a linear model."""
-    return SparseFactors((packed,), (np.ones((len(packed), 1)),))
-
-
 def values_and_factors(network: Network, weights: Weights, packed: Array) -> tuple[Array, Factors]:
     """Return f of each context, (n,), and its feature."""
     first, last = (np.asarray(w, np.float64) for w in weights)

@@ -129,7 +129,9 @@ class NTK:
 
     def _close(self, x: Directions, y: Directions, c: Array, close: BoolArray) -> Array:
         """Compute the same for almost parallel or opposed unit vectors, in terms of 1 − |c|, which is near 0."""
-        short = _squared_gaps(x.unit, y.unit, c, close) / 2  # 1 − |c|
+        rows, columns = np.nonzero(close)
+        gaps = x.unit[rows] - np.sign(c[close])[:, None] * y.unit[columns]  # with the sign that makes them small
+        short = np.einsum("ij,ij->i", gaps, gaps) / 2  # 1 − |c|
         opposed = c[close] < 0
         angle = 2 * np.arcsin(np.sqrt(short / 2))
         # The first layer: θ is the angle, or π minus it. From there on no pair is opposed.
@@ -189,13 +191,6 @@ def _tiles(rows: int, columns: int, *, upper: bool = False) -> Iterator[tuple[sl
     for i in range(0, rows, long):
         for j in range(i if upper else 0, columns, side):
             yield slice(i, i + long), slice(j, j + side)
-
-
-def _squared_gaps(a: Array, b: Array, c: Array, close: BoolArray) -> Array:
-    """Return ‖a ∓ b‖² of the close pairs, with the sign that makes it small."""
-    i, j = np.nonzero(close)
-    gap = a[i] - np.sign(c[close])[:, None] * b[j]
-    return np.asarray(np.einsum("ij,ij->i", gap, gap))
 
 
 def _bend(angle: Array) -> Array:

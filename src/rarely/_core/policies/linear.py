@@ -45,7 +45,7 @@ from rarely._core.inputs.history import History
 from rarely._core.inputs.scaling import Affine, ContextMap, ContextScale
 from rarely._core.inputs.sparse_rows import SparseRows
 from rarely._core.model.features import Factors
-from rarely._core.model.sparse_features import linear_factors, sparse_gram, times, unpacked
+from rarely._core.model.sparse_features import SparseFactors, sparse_gram, times, unpacked
 from rarely._core.native import in_use, library
 from rarely._core.policies.learner import RIDGES, FitResult, Learner, RewardTask, likely_ridge, saved_fields
 from rarely._core.policies.options import DEFAULT_HISTORY, Limits, limits_from
@@ -442,7 +442,8 @@ class SparseLinearLearner(Learner):
 
     def assess(self, contexts: Array) -> tuple[Array, Factors]:
         packed = self.scale.padded(contexts)
-        return times(self.coefficients[None], packed)[:, 0], linear_factors(packed)
+        factors = SparseFactors((packed,), (np.ones((len(packed), 1)),))
+        return times(self.coefficients[None], packed)[:, 0], factors
 
     def learn(self, history: History, watch: Watch = UNWATCHED) -> FitResult:
         _, contexts, rewards, weights = history.samples()

@@ -166,7 +166,9 @@ class Objective:
         rows = len(residuals)
         self.network.backward(weights, rows, self._work)
         for layer, (out, a, d) in enumerate(zip(into, self._work.inputs, self._work.signals, strict=True)):
-            product = _weighted_product(d[:rows], a[:rows], residuals)
+            signals, inputs, column = d[:rows], a[:rows], residuals[:, None]
+            narrow = signals.shape[1] < inputs.shape[1]  # the weights multiply the narrower side
+            product = (signals * column).T @ inputs if narrow else signals.T @ (inputs * column)
             if layer == self.network.depth - 2:
                 product *= self.network.gain(weights)[:, None]
             out += product
@@ -218,14 +220,6 @@ class Objective:
             total += float(slopes @ slopes)
             self._add_backward(self.initial, slopes, product)
         return total, product
-
-
-def _weighted_product(signals: Floats, inputs: Floats, row_weights: Floats) -> Floats:
-    """Return Σ_i w_i δ_i a_iᵀ; the weights multiply the narrower side."""
-    column = row_weights[:, None]
-    if signals.shape[1] < inputs.shape[1]:
-        return (signals * column).T @ inputs
-    return signals.T @ (inputs * column)
 
 
 class Pattern(NamedTuple):
