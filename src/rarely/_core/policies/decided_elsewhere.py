@@ -325,5 +325,5 @@ class UpdateFromSums:
         """Return Z of the policy's own rounds, those before the new ones, by other features."""
         covariance, history = self._empty(basis, self._arms), self._before.history.with_forgetting(self._forgetting)
         history = changed(history, total=self._state.history.total)  # ages are those after the new rounds
-        self._factory.add(covariance, basis.features, *history.remembered())
+        self._factory.add(covariance, basis.features, *history.remembered()[1:])
         return covariance
