@@ -161,7 +161,7 @@ def paper_world(problem: str) -> World:
 def equal_world(problem: str, factor: float) -> World:
     """Batched configurations at `factor` times NeuralUCB's regret: barely true where the claim's threshold is there."""
     world = paper_world(problem)
-    regrets = {c: np.log(100.0 * (factor if c.batched else 1.0)) for c in world.regrets}
+    regrets = {c: np.log(100.0 * (factor if c.batches else 1.0)) for c in world.regrets}
     return World(problem, {c: float(x) for c, x in regrets.items()}, world.times, world.versions)
 
 

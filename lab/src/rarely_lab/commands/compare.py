@@ -13,7 +13,7 @@ from rarely.console import Jobs, Stages, console, guarded, say_loops
 from rarely.errors import InvalidInput
 from rarely.runs.files import check_folder
 from rarely.worlds import WORLD_SETS
-from rarely_lab.commands.progress import executor_of, play_cells, say_refused
+from rarely_lab.commands.progress import File, Names, Replace, executor_of, play_cells, say_refused
 from rarely_lab.compare import Comparison, UnavailablePolicy, merge, read_records
 from rarely_lab.compare.policies import POLICIES, find_policy
 from rarely_lab.compare.runs import Store
@@ -32,8 +32,6 @@ PROBLEMS_HELP = (
 )
 POLICIES_HELP = "A policy by name, or your own as NAME=module:factory; may be repeated. `all` is every one."
 MERGE_HELP = "Copy the records of this folder or packed file to --out, and play nothing; may be repeated."
-Names = list[str] | None
-File = Path | None
 
 
 @guarded
@@ -50,7 +48,7 @@ def compare_command(
     label: Annotated[str | None, typer.Option(help="The class's column of a CSV, by name or number.")] = None,
     ignore: Annotated[Names, typer.Option(help="A column of a CSV to leave out; may be repeated.")] = None,
     merged: Annotated[list[Path] | None, typer.Option("--merge", help=MERGE_HELP)] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Play again what other code has played.")] = False,
+    replace: Replace = False,
     markdown: Annotated[File, typer.Option(help="Also write the leaderboard to this file.")] = None,
     packed: Annotated[File, typer.Option("--pack", help="Also write all records into this one file.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for records and the page.")] = Path("compare"),

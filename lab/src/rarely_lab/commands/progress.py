@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
@@ -15,6 +17,9 @@ from rarely.runs.machine import cores
 from rarely_lab.engine.cell import AnyCell, Cell, Executor, LocalExecutor, RayExecutor, Result, run_cells
 from rarely_lab.engine.record import Record, Refusal, Store, group_of
 
+Names = list[str] | None
+File = Path | None
+Replace = Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")]
 NAMED_FILES = 20  # refused files named on the terminal; the report names all
 PACE_SHARE, PACE_TIME = 0.1, 3.0
 """When the pace is known: after this share of the work, or this many times as long as until the first cell was done,

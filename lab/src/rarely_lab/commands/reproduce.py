@@ -19,7 +19,7 @@ from rarely.errors import InvalidInput
 from rarely.extend import PresetName
 from rarely.extend.checks import check_choice
 from rarely.runs.files import check_folder
-from rarely_lab.commands.progress import executor_of, play_cells, say_refused
+from rarely_lab.commands.progress import File, Names, Replace, executor_of, play_cells, say_refused
 from rarely_lab.engine.cell import Executor
 from rarely_lab.engine.record import PACKED, copy_records, group_of
 from rarely_lab.reproduce import catalogue
@@ -40,8 +40,6 @@ PROBLEMS_HELP = (
 PRESETS_HELP = (
     "A reading of the paper: paper, practical or code; may be repeated. Those that are published where none is named."
 )
-Names = list[str] | None
-File = Path | None
 
 
 @guarded
@@ -65,7 +63,7 @@ def reproduce_command(
             "--from", help="Published records, of which what this code would play alike is kept; may be repeated."
         ),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Remove records that do not fit, and play again.")] = False,
+    replace: Replace = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Six policies on quadratic, 1000 rounds, 3 runs: a minute.")
     ] = False,

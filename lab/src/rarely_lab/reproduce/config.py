@@ -54,11 +54,6 @@ class Configuration:
         return self.kind in ("linucb", "linucb-intercept")
 
     @property
-    def batched(self) -> bool:
-        """Whether it is one of the paper's BatchNeuralUCB, with a budget."""
-        return self.kind in ("fixed", "adaptive")
-
-    @property
     def cause(self) -> str:
         """Why its updates come when they come."""
         causes = {"fixed": "grid", "adaptive": "determinant", "default": "pace", "uniform": "never"}
