@@ -133,25 +133,20 @@ class RayExecutor:
             return
         with connected(self.jobs, self.address) as ray:
             play = ray.remote(num_cpus=1, max_retries=RETRIES)(_play)
-            refused = list[Result]()
-            share = self.jobs if self.address else None
-            for name, ref in ended(ray, self._calls(ray, play, cells, refused), share):
+            sent, calls = dict[int, Any](), list[Call]()
+            for cell in cells:
+                key = id(getattr(cell, cell.shared_field)) if cell.shared_field else 0
+                if key not in sent:
+                    try:
+                        sent[key] = ray.put(cell.portable())
+                    except Exception as error:
+                        sent[key] = error
+                if isinstance(sent[key], Exception):
+                    yield Result(cell.id, None, _say(sent[key]))
+                else:
+                    calls.append((cell.id, partial(play.remote, cell.with_shared(None), sent[key])))
+            for name, ref in ended(ray, calls, self.jobs if self.address else None):
                 yield _outcome(ray, ref, name)
-            yield from refused
-
-    def _calls(self, ray: Any, play: Any, cells: Sequence[Cell], refused: list[Result]) -> Iterator[Call]:
-        sent = dict[int, Any]()
-        for cell in cells:
-            key = id(getattr(cell, cell.shared_field)) if cell.shared_field else 0
-            if key not in sent:
-                try:
-                    sent[key] = ray.put(cell.portable())
-                except Exception as error:
-                    sent[key] = error
-            if isinstance(sent[key], Exception):
-                refused.append(Result(cell.id, None, _say(sent[key])))
-            else:
-                yield cell.id, partial(play.remote, cell.with_shared(None), sent[key])
 
 
 def _play(cell: Cell, shared: Any) -> Result:
