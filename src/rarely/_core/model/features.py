@@ -43,7 +43,7 @@ class Factors:
 
     def alike(self, inputs: tuple[Array, ...], signals: tuple[Array, ...], norms: Array | None = None) -> Factors:
         """Return features with these pairs; a subclass that knows more of its layers hands that on here."""
-        return Factors(inputs, signals, norms)
+        return type(self)(inputs, signals, norms)
 
     @property
     def widths(self) -> tuple[tuple[int, int], ...]:

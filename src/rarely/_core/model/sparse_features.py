@@ -22,9 +22,6 @@ from rarely._core.types import Array, IntArray
 class SparseFactors(Factors):
     """n features whose first inputs are packed."""
 
-    def alike(self, inputs: tuple[Array, ...], signals: tuple[Array, ...], norms: Array | None = None) -> SparseFactors:
-        return SparseFactors(inputs, signals, norms)
-
     def compute_norms(self) -> Array:
         numbers = self.inputs[0][:, self.inputs[0].shape[1] // 2 :]
         return Factors((numbers, *self.inputs[1:]), self.signals).compute_norms()
