@@ -24,6 +24,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from typer import Option
 
 from rarely import build_info
 from rarely.errors import InvalidInput, RarelyError
@@ -62,7 +63,7 @@ def import_modules(names: list[str] | None) -> None:
 
 Imports = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--import",
         envvar="RARELY_IMPORT",
         callback=import_modules,
@@ -70,7 +71,7 @@ Imports = Annotated[
         "module, that a file cannot hold. May be repeated.",
     ),
 ]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each core.")]
+Jobs = Annotated[int | None, Option(min=1, help="Processes; by default one for each core.")]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer import Option
 from typer.core import TyperGroup
 
 from rarely import __version__
@@ -106,8 +107,6 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
     """Contextual bandits that decide often and retrain rarely."""

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.markup import escape
+from typer import Option
 
 from rarely._cli import evaluate
 from rarely.console import Stages, console, guarded_by, import_modules, say_loops
@@ -29,13 +29,13 @@ def advise_command(
     columns: dict[str, Any],
     round_column: evaluate.Round = None,
     arms: evaluate.Arms = None,
-    policy: Annotated[list[str] | None, typer.Option(help=POLICIES)] = None,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Decisions to come; else as many as the log has.")] = None,
-    batches: Annotated[int, typer.Option(min=2, help="Versions of a policy, the first included.")] = 20,
-    runs: Annotated[int, typer.Option(min=3, help="Simulated runs.")] = 10,
-    seconds: Annotated[float | None, typer.Option(help="Begin no other run after so many.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-    out: Annotated[Path, typer.Option(help="The folder for advice.txt and .json, written anew with every run.")] = Path(
+    policy: Annotated[list[str] | None, Option(help=POLICIES)] = None,
+    horizon: Annotated[int | None, Option(min=1, help="Decisions to come; else as many as the log has.")] = None,
+    batches: Annotated[int, Option(min=2, help="Versions of a policy, the first included.")] = 20,
+    runs: Annotated[int, Option(min=3, help="Simulated runs.")] = 10,
+    seconds: Annotated[float | None, Option(help="Begin no other run after so many.")] = None,
+    seed: Annotated[int, Option(min=0, help="Of everything that is drawn.")] = 0,
+    out: Annotated[Path, Option(help="The folder for advice.txt and .json, written anew with every run.")] = Path(
         "advice"
     ),
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from typer import Argument, Option
 
 from rarely.console import Stages, console, guarded
 from rarely.errors import InvalidInput
@@ -17,11 +18,9 @@ from rarely.worlds.datasets import DATASETS, fetch, located
 
 @guarded
 def data_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="mushroom, magic, shuttle, covertype, adult; all by default.")
-    ] = None,
-    fetch_them: Annotated[bool, typer.Option("--fetch", help="Download the missing files.")] = False,
-    path: Annotated[Path | None, typer.Option(help="Look only here: a file, or its folder.")] = None,
+    names: Annotated[list[str] | None, Argument(help="mushroom, magic, shuttle, covertype or adult; else all.")] = None,
+    fetch_them: Annotated[bool, Option("--fetch", help="Download the missing files.")] = False,
+    path: Annotated[Path | None, Option(help="Look only here: a file, or its folder.")] = None,
 ) -> None:
     """List the UCI files, verify them, and fetch those that are missing.
 

@@ -19,6 +19,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
+from typer import Option
 
 from rarely import BuildInfo, build_info
 from rarely.console import console, guarded
@@ -38,7 +39,7 @@ class Finding(NamedTuple):
 
 @guarded
 def doctor_command(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, including rarely.build_info().")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON, including rarely.build_info().")] = False,
 ) -> None:
     """Check this installation: what is missing, slow or broken, and what to do about it.
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 from rich.markup import escape
+from typer import Argument, Option
 
 from rarely import ArmBlocks, FramePolicy, Policy, load
 from rarely.console import console, error_console, given, guarded_by
@@ -19,27 +20,21 @@ from rarely.logs import DecisionLog, read_log
 from rarely.offpolicy import evaluate
 from rarely.offpolicy.estimates import Estimator
 
-LogFile = typer.Argument(help="A table (CSV, Parquet, JSON lines), or a log of Vowpal Wabbit or Open Bandit.")
-Encode = Annotated[bool, typer.Option("--encode", help="Code text, dates and gaps of the features as numbers.")]
-Round = Annotated[str | None, typer.Option("--round", help="The column of rounds, if each arm has its own row.")]
-Arms = Annotated[int | None, typer.Option(min=2, help="Arms K, if more than the log names.")]
+LogFile = Argument(help="A table (CSV, Parquet, JSON lines), or a log of Vowpal Wabbit or Open Bandit.")
+Encode = Annotated[bool, Option("--encode", help="Code text, dates and gaps of the features as numbers.")]
+Round = Annotated[str | None, Option("--round", help="The column of rounds, if each arm has its own row.")]
+Arms = Annotated[int | None, Option(min=2, help="Arms K, if more than the log names.")]
 
 
 def log_columns(
-    arm: Annotated[str | None, typer.Option(help="The column with the chosen arm.")] = None,
-    reward: Annotated[str | None, typer.Option(help="The column with the reward, empty where unknown.")] = None,
-    probability: Annotated[str | None, typer.Option(help="The column with the chosen arm's probability.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help='Columns of features, as a,b,"c, d"; else all not named otherwise.')
-    ] = None,
-    ignore: Annotated[
-        str | None, typer.Option(help="Columns to leave out, as id,time: unknown before the decision.")
-    ] = None,
-    id: Annotated[str | None, typer.Option(help="The column that names rounds; repeated rows are dropped.")] = None,
-    time: Annotated[str | None, typer.Option(help="The column of times; rows are put in their order.")] = None,
-    drop_unknown: Annotated[
-        bool, typer.Option("--drop-unknown", help="Leave rows without a probability out; counted.")
-    ] = False,
+    arm: Annotated[str | None, Option(help="The column with the chosen arm.")] = None,
+    reward: Annotated[str | None, Option(help="The column with the reward, empty where unknown.")] = None,
+    probability: Annotated[str | None, Option(help="The column with the chosen arm's probability.")] = None,
+    features: Annotated[str | None, Option(help='Columns of features, as a,b,"c, d"; else all others.')] = None,
+    ignore: Annotated[str | None, Option(help="Columns to leave out, as id,time: unknown before the decision.")] = None,
+    id: Annotated[str | None, Option(help="The column that names rounds; repeated rows are dropped.")] = None,
+    time: Annotated[str | None, Option(help="The column of times; rows are put in their order.")] = None,
+    drop_unknown: Annotated[bool, Option("--drop-unknown", help="Leave out rows of no probability; counted.")] = False,
 ) -> dict[str, Any]:
     """Return the columns that the options of a command name, as `read_log` takes them."""
     lists = {"context": features, "ignore": ignore}
@@ -67,16 +62,12 @@ def evaluate_command(
     columns: dict[str, Any],
     encode: Encode = False,
     arms: Arms = None,
-    policy: Annotated[Path | None, typer.Option(help="A saved policy to judge as well.")] = None,
-    blocks: Annotated[
-        Path | None, typer.Option(help="JSON of the ArmBlocks that make the policy's contexts of a row.")
-    ] = None,
-    estimator: Annotated[Estimator | None, typer.Option(help="By default all three.")] = None,
-    level: Annotated[float, typer.Option(help="How often an interval is to hold the truth.")] = 0.95,
-    reward_range: Annotated[
-        tuple[float, float] | None, typer.Option(help="Where rewards lie, as 0 5; for rare rewards.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    policy: Annotated[Path | None, Option(help="A saved policy to judge as well.")] = None,
+    blocks: Annotated[Path | None, Option(help="JSON of ArmBlocks that make the policy's contexts of a row.")] = None,
+    estimator: Annotated[Estimator | None, Option(help="By default all three.")] = None,
+    level: Annotated[float, Option(help="How often an interval is to hold the truth.")] = 0.95,
+    reward_range: Annotated[tuple[float, float] | None, Option(help="Where rewards lie, as 0 5, if rare.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Estimate from a log what each arm, all arms alike, the log's own rule and a saved policy would have earned.
 

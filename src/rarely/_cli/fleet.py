@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from rarely import cluster, load
 from rarely.cluster.files import Folder
@@ -20,13 +21,13 @@ fleet_app = Group(
     "Interrupted. What is done is kept; run the same command to resume.",
     imports=True,
 )
-SavedPolicy = Annotated[Path, typer.Argument(help="A saved policy.")]
-Store = Annotated[str, typer.Argument(help="The store: a folder or a URL such as s3://bucket/store.")]
-Logs = Annotated[Path, typer.Argument(help="The folder of the deciders' logs.")]
-Waves = Annotated[str, typer.Argument(help="The folder in which each wave of decisions gets its own.")]
-Decisions = Annotated[list[str], typer.Argument(help="Folders of decisions, in the order in which they were decided.")]
-Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, as ray://head:10001; by default a Ray here.")]
-AcceptLosses = Annotated[bool, typer.Option(help="Go on behind damaged lines and without missing logs, and say which.")]
+SavedPolicy = Annotated[Path, Argument(help="A saved policy.")]
+Store = Annotated[str, Argument(help="The store: a folder or a URL such as s3://bucket/store.")]
+Logs = Annotated[Path, Argument(help="The folder of the deciders' logs.")]
+Waves = Annotated[str, Argument(help="The folder in which each wave of decisions gets its own.")]
+Decisions = Annotated[list[str], Argument(help="Folders of decisions, in the order in which they were decided.")]
+Address = Annotated[str | None, Option(help="Of a Ray cluster, as ray://head:10001; by default a Ray here.")]
+AcceptLosses = Annotated[bool, Option(help="Go on behind damaged lines and without missing logs, and say which.")]
 BOTH_SIDES = 1.96
 
 
@@ -37,8 +38,8 @@ BOTH_SIDES = 1.96
 )
 def decide(
     policy: SavedPolicy,
-    contexts: Annotated[str, typer.Argument(help="Parquet with the columns id and contexts: K·d numbers a row.")],
-    out: Annotated[str, typer.Argument(help="The folder of decisions.")],
+    contexts: Annotated[str, Argument(help="Parquet with the columns id and contexts: K·d numbers a row.")],
+    out: Annotated[str, Argument(help="The folder of decisions.")],
     jobs: Jobs = None,
     address: Address = None,
 ) -> str:
@@ -75,7 +76,7 @@ def rotate(logs: Logs) -> str:
 def prune(
     logs: Logs,
     out: Waves,
-    keep: Annotated[float, typer.Option(min=0, help="Days that a log is kept after its last line, for audits.")] = 0.0,
+    keep: Annotated[float, Option(min=0, help="Days that a log is kept after its last line, for audits.")] = 0.0,
 ) -> str:
     """Remove rotated logs whose decisions are all in waves, and print their names."""
     return "\n".join(cluster.prune(logs, out, keep=keep)) or "No log can be removed."
@@ -85,8 +86,8 @@ def prune(
 def update(
     policy: SavedPolicy,
     decisions: Decisions,
-    rewards: Annotated[str, typer.Option(help="Parquet with the columns id and reward, a file or a folder.")],
-    store: Annotated[str | None, typer.Option("--publish", help="A store to publish the next version to.")] = None,
+    rewards: Annotated[str, Option(help="Parquet with the columns id and reward, a file or a folder.")],
+    store: Annotated[str | None, Option("--publish", help="A store to publish the next version to.")] = None,
     jobs: Jobs = None,
     address: Address = None,
 ) -> str | None:

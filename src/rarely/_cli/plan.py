@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer import Option
 
 from rarely._cli import evaluate
 from rarely.console import Jobs, Stages, console, guarded_by, import_modules, say_loops, whole_numbers
@@ -23,11 +24,11 @@ from rarely.worlds import World, find_world
 
 NEEDED = ("loky", "matplotlib", "jinja2")
 """What simulates side by side, draws and writes: looked for before the work, not at its end."""
-WorldOption = Annotated[str | None, typer.Option(help="A world by its name instead: cosine, digits, wheel-0.95, …")]
-NoiseOption = Annotated[float | None, typer.Option(min=0.0, help="Deviation of a reward; else as the log suggests.")]
+WorldOption = Annotated[str | None, Option(help="A world by its name instead: cosine, digits, wheel-0.95, …")]
+NoiseOption = Annotated[float | None, Option(min=0.0, help="Deviation of a reward; else as the log suggests.")]
 PolicyOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="The policy that you will run: default, LinUCB, LinTS, ensemble, a saved one, or your own as module:name; "
         "with --trial, LinTS, or several to compare, as LinTS,equal,thall-wathen,square-root."
     ),
@@ -36,7 +37,7 @@ TRIAL_OPTIONS = ("noise", "spending", "level", "comparisons", "effect", "least",
 """Options of a trial that mean what they mean in `plan_trial`."""
 TrialOption = Annotated[
     str | None,
-    typer.Option(help="Mean rewards of a trial's arms, the control arm first, as 0.35,0.5: plan patients and looks."),
+    Option(help="Mean rewards of a trial's arms, the control arm first, as 0.35,0.5: plan patients and looks."),
 ]
 
 
@@ -47,46 +48,38 @@ def plan_command(
     columns: dict[str, Any],
     log: Annotated[Path | None, evaluate.LogFile] = None,
     world: WorldOption = None,
-    horizon: Annotated[int, typer.Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
-    arms: Annotated[int | None, typer.Option(min=1, help="Arms K, where the log does not tell.")] = None,
+    horizon: Annotated[int, Option(min=1, help="Rounds T to plan for.")] = MAX_ROUNDS,
+    arms: Annotated[int | None, Option(min=1, help="Arms K, where the log does not tell.")] = None,
     encode: evaluate.Encode = False,
     round_column: evaluate.Round = None,
     noise: NoiseOption = None,
     policy: PolicyOption = None,
-    hidden: Annotated[int | None, typer.Option(min=2, help="Its hidden units, if it is to be a network.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Its steps of a training, if it is a network.")] = None,
-    ridge: Annotated[float | None, typer.Option(help="Its λ, if that is not to be learned.")] = None,
-    schedules: Annotated[
-        str, typer.Option(help="Of paced, fixed, geometric and adaptive those to try.")
-    ] = "paced,fixed",
-    batches: Annotated[str | None, typer.Option(help="Values of B to simulate, as 4,8,16; else 2, 4, 8, …")] = None,
-    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each schedule (20), or trials (200).")] = None,
-    max_rounds: Annotated[int, typer.Option(min=1, help="Longer horizons are simulated so long.")] = MAX_ROUNDS,
+    hidden: Annotated[int | None, Option(min=2, help="Its hidden units, if it is to be a network.")] = None,
+    steps: Annotated[int | None, Option(min=1, help="Its steps of a training, if it is a network.")] = None,
+    ridge: Annotated[float | None, Option(help="Its λ, if that is not to be learned.")] = None,
+    schedules: Annotated[str, Option(help="Of paced, fixed, geometric and adaptive those to try.")] = "paced,fixed",
+    batches: Annotated[str | None, Option(help="Values of B to simulate, as 4,8,16; else 2, 4, 8, …")] = None,
+    runs: Annotated[int | None, Option(min=1, help="Runs of each schedule (20), or trials (200).")] = None,
+    max_rounds: Annotated[int, Option(min=1, help="Longer horizons are simulated so long.")] = MAX_ROUNDS,
     trial: TrialOption = None,
-    power: Annotated[float | None, typer.Option(help="With --trial: the wanted power (0.8).")] = None,
-    width: Annotated[float | None, typer.Option(help="With --trial: the wanted width of the last interval.")] = None,
-    patients: Annotated[str | None, typer.Option(help="With --trial: sizes to simulate, as 400,800.")] = None,
-    looks: Annotated[str, typer.Option(help="With --trial: numbers of looks, as 2,5.")] = "5",
-    spending: Annotated[str, typer.Option(help="With --trial: obrien-fleming or pocock.")] = "obrien-fleming",
-    level: Annotated[float, typer.Option(help="With --trial: 1 less the error of all looks.")] = 0.95,
-    comparisons: Annotated[str, typer.Option(help="With --trial: holm, ordered or each, for several arms.")] = "holm",
-    effect: Annotated[
-        float | None, typer.Option(help="With --trial: a difference that matters; looks close futile arms.")
-    ] = None,
-    least: Annotated[float, typer.Option(help="With --trial: the allocation limit after the burn-in.")] = 0.1,
-    burn_in: Annotated[float, typer.Option(help="With --trial: the share of patients given any arm alike.")] = 0.2,
-    late: Annotated[float, typer.Option(help="With --trial: after how many further patients a reward comes.")] = 0,
-    lost: Annotated[float, typer.Option(help="With --trial: the share of rewards that never come.")] = 0.0,
-    drift: Annotated[
-        float, typer.Option(help="With --trial: by how much means move from first to last patient.")
-    ] = 0.0,
-    accrual: Annotated[
-        float | None, typer.Option(help="With --trial: patients in a unit of time, which --late is then in.")
-    ] = None,
-    prognosis: Annotated[float, typer.Option(help="With --trial: by how much a covariate of ±1 moves means.")] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plan.")] = 0,
+    power: Annotated[float | None, Option(help="With --trial: the wanted power (0.8).")] = None,
+    width: Annotated[float | None, Option(help="With --trial: the wanted width of the last interval.")] = None,
+    patients: Annotated[str | None, Option(help="With --trial: sizes to simulate, as 400,800.")] = None,
+    looks: Annotated[str, Option(help="With --trial: numbers of looks, as 2,5.")] = "5",
+    spending: Annotated[str, Option(help="With --trial: obrien-fleming or pocock.")] = "obrien-fleming",
+    level: Annotated[float, Option(help="With --trial: 1 less the error of all looks.")] = 0.95,
+    comparisons: Annotated[str, Option(help="With --trial: holm, ordered or each, for several arms.")] = "holm",
+    effect: Annotated[float | None, Option(help="With --trial: a difference that matters; futile arms close.")] = None,
+    least: Annotated[float, Option(help="With --trial: the allocation limit after the burn-in.")] = 0.1,
+    burn_in: Annotated[float, Option(help="With --trial: the share of patients given any arm alike.")] = 0.2,
+    late: Annotated[float, Option(help="With --trial: after how many further patients a reward comes.")] = 0,
+    lost: Annotated[float, Option(help="With --trial: the share of rewards that never come.")] = 0.0,
+    drift: Annotated[float, Option(help="With --trial: by how much means move from first to last patient.")] = 0.0,
+    accrual: Annotated[float | None, Option(help="With --trial: patients in a unit of time, that of --late.")] = None,
+    prognosis: Annotated[float, Option(help="With --trial: by how much a covariate of ±1 moves means.")] = 0.0,
+    seed: Annotated[int, Option(min=0, help="The same seed gives the same plan.")] = 0,
     jobs: Jobs = None,
-    out: Annotated[Path, typer.Option(help="The folder for plan.html, .svg and .json.")] = Path("plan"),
+    out: Annotated[Path, Option(help="The folder for plan.html, .svg and .json.")] = Path("plan"),
 ) -> None:
     """Plan, before the first round, how many updates you need, when, and what fewer of them cost.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer import Argument, Option
 
 from rarely._cli.study import STOPPED, Storage
 from rarely.console import IMPORTED, Group, Imports, console, error_console, guarded_by
@@ -23,8 +24,8 @@ keys_app = Group(
     STOPPED,
 )
 DAY = 24 * 3600.0
-KeyPath = Annotated[Path, typer.Argument(help="The file of keys.")]
-KeyName = Annotated[str, typer.Argument(help="The owner of the key; recorded with everything done with it.")]
+KeyPath = Annotated[Path, Argument(help="The file of keys.")]
+KeyName = Annotated[str, Argument(help="The owner of the key; recorded with everything done with it.")]
 
 
 def needs_extra() -> None:
@@ -45,17 +46,17 @@ def key_file(path: Path) -> KeyFile:
 @guarded_by(STOPPED)
 def serve_command(
     storage: Storage,
-    host: Annotated[str, typer.Option(help="The address to listen at; other machines need --keys.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 for any free one.", min=0, max=65535)] = 8000,
-    keys: Annotated[Path | None, typer.Option(help="A file of API keys, made by `rarely keys add`.")] = None,
-    train: Annotated[bool, typer.Option(help="Train the next version when the schedule ends a batch.")] = True,
-    waiting: Annotated[int, typer.Option(help="Decisions and rewards that may wait; more get 429.", min=1)] = 2000,
-    body: Annotated[int, typer.Option(help="The maximal number of bytes of a request.", min=1)] = 1 << 20,
-    arms: Annotated[int, typer.Option(help="The maximal number of arms of a decision.", min=1)] = 1000,
-    connections: Annotated[int, typer.Option(help="Connections of one address; a proxy is one.", min=1)] = 1000,
-    proxy: Annotated[list[str] | None, typer.Option(help="The address of a proxy to believe; may be repeated.")] = None,
-    log_format: Annotated[str, typer.Option(help="The form of the log on standard error: text or json.")] = "text",
-    log_requests: Annotated[bool, typer.Option(help="Log every request.")] = False,
+    host: Annotated[str, Option(help="The address to listen at; other machines need --keys.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 for any free one.", min=0, max=65535)] = 8000,
+    keys: Annotated[Path | None, Option(help="A file of API keys, made by `rarely keys add`.")] = None,
+    train: Annotated[bool, Option(help="Train the next version when the schedule ends a batch.")] = True,
+    waiting: Annotated[int, Option(help="Decisions and rewards that may wait; more get 429.", min=1)] = 2000,
+    body: Annotated[int, Option(help="The maximal number of bytes of a request.", min=1)] = 1 << 20,
+    arms: Annotated[int, Option(help="The maximal number of arms of a decision.", min=1)] = 1000,
+    connections: Annotated[int, Option(help="Connections of one address; a proxy is one.", min=1)] = 1000,
+    proxy: Annotated[list[str] | None, Option(help="The address of a proxy to believe; may be repeated.")] = None,
+    log_format: Annotated[str, Option(help="The form of the log on standard error: text or json.")] = "text",
+    log_requests: Annotated[bool, Option(help="Log every request.")] = False,
     imports: Imports = None,
 ) -> None:
     """Serve the studies of a database over HTTP, with a dashboard.
@@ -86,10 +87,10 @@ def serve_command(
 def add_command(
     file: KeyPath,
     name: KeyName,
-    scope: Annotated[list[str], typer.Option(help="decide, reward, read, blinded, look, approve, admin.")],
-    days: Annotated[float | None, typer.Option(help="Days until it expires; by default it does not.")] = None,
-    study: Annotated[list[str] | None, typer.Option(help="A study that it is for; may be repeated.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Calls a second; more get 429. By default no limit.")] = None,
+    scope: Annotated[list[str], Option(help="decide, reward, read, blinded, look, approve, admin.")],
+    days: Annotated[float | None, Option(help="Days until it expires; by default it does not.")] = None,
+    study: Annotated[list[str] | None, Option(help="A study that it is for; may be repeated.")] = None,
+    rate: Annotated[float | None, Option(help="Calls a second; more get 429. By default no limit.")] = None,
 ) -> None:
     """Make a key, and show it once."""
     expires = None if days is None else time.time() + days * DAY

@@ -10,10 +10,12 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from typer import Argument, Option
 
 from rarely import load
 from rarely.console import IMPORTED, Command, Group, console, error_console, given
 from rarely.errors import InvalidInput
+from rarely.frames.tables import plain_rows
 from rarely.logs.tables import columns_of, open_table
 from rarely.study import Study
 from rarely.study.flags import as_text, weights_by_leaf
@@ -28,11 +30,11 @@ study_app = Group(
     epilog="Start with: rarely study create sqlite:///trial.db --name colours --file study.json",
     imports=True,
 )
-NewFile = Annotated[Path, typer.Argument(help="A new file.")]
-Named = Annotated[str, typer.Option("--name", "-n", help="The name of the study.")]
-Name = Annotated[str | None, typer.Option("--name", "-n", help="The name of the study, if there are several.")]
-Actor = Annotated[str, typer.Option(help="Who does it; recorded.")]
-Reason = Annotated[str, typer.Option(help="Why; recorded.")]
+NewFile = Annotated[Path, Argument(help="A new file.")]
+Named = Annotated[str, Option("--name", "-n", help="The name of the study.")]
+Name = Annotated[str | None, Option("--name", "-n", help="The name of the study, if there are several.")]
+Actor = Annotated[str, Option(help="Who does it; recorded.")]
+Reason = Annotated[str, Option(help="Why; recorded.")]
 
 
 def storage_string(text: str) -> str:
@@ -44,9 +46,7 @@ def storage_string(text: str) -> str:
     return text if "://" in text else f"sqlite:///{text}"
 
 
-Storage = Annotated[
-    str, typer.Argument(help="trial.db, sqlite:///trial.db or postgresql://….", callback=storage_string)
-]
+Storage = Annotated[str, Argument(help="trial.db, sqlite:///trial.db or postgresql://….", callback=storage_string)]
 
 
 def on_study(name: str, *examples: str, lazy: bool = False) -> Callable[[Command], Command]:
@@ -75,12 +75,8 @@ def on_study(name: str, *examples: str, lazy: bool = False) -> Callable[[Command
 def create_command(
     storage: Storage,
     name: Named,
-    file: Annotated[
-        Path | None, typer.Option(help="A JSON file that describes policy, arms, rewards and stages.")
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option(help="A file of policy.save, in place of the policy in the description.")
-    ] = None,
+    file: Annotated[Path | None, Option(help="A JSON file that describes policy, arms, rewards and stages.")] = None,
+    policy: Annotated[Path | None, Option(help="A file of policy.save, in place of the description's policy.")] = None,
     actor: Actor = "",
     reason: Reason = "",
 ) -> str:
@@ -101,7 +97,7 @@ def create_command(
 @on_study("update", "sqlite:///trial.db --actor nightly")
 def update_command(
     study: Study,
-    force: Annotated[bool, typer.Option(help="Train even if no reward came since the last update.")] = False,
+    force: Annotated[bool, Option(help="Train even if no reward came since the last update.")] = False,
     actor: Actor = "",
     reason: Reason = "",
 ) -> str:
@@ -132,9 +128,9 @@ def status_command(study: Study) -> None:
 )
 def verify_command(
     study: Study,
-    head: Annotated[str | None, typer.Option(help="A last hash that status printed earlier.")] = None,
-    seq: Annotated[int | None, typer.Option(help="The number of events at that time.")] = None,
-    heads: Annotated[Path | None, typer.Option(help="A file of lines that status printed.")] = None,
+    head: Annotated[str | None, Option(help="A last hash that status printed earlier.")] = None,
+    seq: Annotated[int | None, Option(help="The number of events at that time.")] = None,
+    heads: Annotated[Path | None, Option(help="A file of lines that status printed.")] = None,
 ) -> str:
     """Check the chain of all events, and the rows and snapshots that they name. Exit with code 1 if one is wrong."""
     checked = study.verify(head, seq, heads=heads)
@@ -163,7 +159,7 @@ def replay_command(study: Study) -> None:
 
 
 @on_study("export", "sqlite:///trial.db log.csv — `rarely.logs.read_log` reads it", lazy=True)
-def export_command(study: Study, out: Annotated[Path, typer.Argument(help="A new file, .csv or .parquet.")]) -> str:
+def export_command(study: Study, out: Annotated[Path, Argument(help="A new file, .csv or .parquet.")]) -> str:
     """Write decisions with id, time, stage, actor, probabilities and rewards as a table."""
     written = study.export(out)
     return f"{written.decisions} decisions, {written.missing} rewards missing: {out}"
@@ -172,16 +168,15 @@ def export_command(study: Study, out: Annotated[Path, typer.Argument(help="A new
 @on_study("flags", "sqlite:///shop.db weights.json --leaves segments.csv — for a feature-flag tool")
 def flags_command(
     study: Study,
-    out: Annotated[Path, typer.Argument(help="A new file of JSON.")],
-    leaves: Annotated[Path | None, typer.Option(help="A table of the users' columns, a row each; all values.")] = None,
-    version: Annotated[int | None, typer.Option(help="The version; that in use.")] = None,
+    out: Annotated[Path, Argument(help="A new file of JSON.")],
+    leaves: Annotated[Path | None, Option(help="A table of the users' columns, a row each; all values.")] = None,
+    version: Annotated[int | None, Option(help="The version; that in use.")] = None,
 ) -> str:
     """Write the weights of all arms for each leaf of users, so that a flag tool can serve what was learned."""
     rows = None
     if leaves is not None:
         table = open_table(leaves)
-        columns = columns_of(table.header, [line for _, line in table.lines])
-        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        rows = plain_rows(columns_of(table.header, [line for _, line in table.lines]), str(leaves))
     weights = weights_by_leaf(study, rows, version)
     with out.open("x", encoding="utf-8") as file:
         file.write(as_text(weights))
@@ -196,7 +191,7 @@ def backup_command(study: Study, out: NewFile) -> str:
 
 
 @study_app.add("restore", "trial-monday.db postgresql://user@host/trials — into an empty database")
-def restore_command(backup: Annotated[Path, typer.Argument(help="A file that backup wrote.")], storage: Storage) -> str:
+def restore_command(backup: Annotated[Path, Argument(help="A file that backup wrote.")], storage: Storage) -> str:
     """Copy all studies of a backup into an empty database, after checking them."""
     return f"restored: {', '.join(Study.restore(backup, storage))}"
 
@@ -204,9 +199,9 @@ def restore_command(backup: Annotated[Path, typer.Argument(help="A file that bac
 @on_study("erase", 'sqlite:///trial.db 4711 --by patient --actor ann --reason "asked on Monday"')
 def erase_command(
     study: Study,
-    ids: Annotated[list[str], typer.Argument(help="Ids of the persons.")],
+    ids: Annotated[list[str], Argument(help="Ids of the persons.")],
     actor: Actor,
-    by: Annotated[str, typer.Option(help="id (of decisions), user, or a column of the user's table.")] = "id",
+    by: Annotated[str, Option(help="id (of decisions), user, or a column of the user's table.")] = "id",
     reason: Reason = "",
 ) -> str:
     """Erase contexts and ids of persons; hashes, arms and rewards stay, and what may still hold them is said."""
@@ -219,10 +214,10 @@ def erase_command(
 @on_study("prune", 'sqlite:///trial.db 2025-11-18 --actor ann --reason "kept for a year" --dry-run')
 def prune_command(
     study: Study,
-    before: Annotated[str, typer.Argument(help="A day or a moment (UTC), or the number of an event.")],
+    before: Annotated[str, Argument(help="A day or a moment (UTC), or the number of an event.")],
     actor: Actor,
     reason: Reason = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would go.")] = False,
 ) -> str:
     """Drop old decisions and rewards, but not those that the version in use needs; their last hash stays."""
     done = study.prune(before, actor=actor, reason=reason, dry_run=dry_run)
@@ -241,7 +236,7 @@ def delete_command(storage: Storage, name: Named, actor: Actor, reason: Reason =
 
 @study_app.add("upgrade", "sqlite:///trial.db — what would be done", "sqlite:///trial.db before-upgrade.db")
 def upgrade_command(
-    storage: Storage, backup: Annotated[Path | None, typer.Argument(help="A new file for a backup first.")] = None
+    storage: Storage, backup: Annotated[Path | None, Argument(help="A new file for a backup first.")] = None
 ) -> str:
     """Bring a database of an earlier version to this one; without a file for the backup, say what it takes."""
     steps = [f"{'done' if backup else 'to do'}: {step}" for step in Study.upgrade(storage, backup)]
@@ -271,8 +266,8 @@ def dismiss_command(study: Study, actor: Actor, reason: Reason = "") -> str:
 @on_study("rollback", "sqlite:///trial.db 2 --actor ann --pin — and refuse further updates")
 def rollback_command(
     study: Study,
-    version: Annotated[int, typer.Argument(help="The number of an earlier version.")],
-    pin: Annotated[bool, typer.Option(help="Refuse updates until unpin.")] = False,
+    version: Annotated[int, Argument(help="The number of an earlier version.")],
+    pin: Annotated[bool, Option(help="Refuse updates until unpin.")] = False,
     actor: Actor = "",
     reason: Reason = "",
 ) -> str:
@@ -286,9 +281,9 @@ def rollback_command(
 @on_study("retire", 'sqlite:///shop.db coupon --actor ann --reason "sold out"')
 def retire_command(
     study: Study,
-    arm: Annotated[str, typer.Argument(help="The name of an arm.")],
+    arm: Annotated[str, Argument(help="The name of an arm.")],
     actor: Actor,
-    again: Annotated[bool, typer.Option("--activate", help="Give it decisions again.")] = False,
+    again: Annotated[bool, Option("--activate", help="Give it decisions again.")] = False,
     reason: Reason = "",
 ) -> str:
     """Give an arm no decisions until it is activated again."""
@@ -310,9 +305,9 @@ def look_command(study: Study, actor: Actor, reason: Reason = "") -> None:
 def close_command(
     study: Study,
     actor: Actor,
-    approved_by: Annotated[str, typer.Option(help="A second person, who approves it; recorded.")],
-    arm: Annotated[str | None, typer.Option(help="The arm that gets no further patients.")] = None,
-    enrolment: Annotated[bool, typer.Option("--enrolment", help="No arm gets further patients.")] = False,
+    approved_by: Annotated[str, Option(help="A second person, who approves it; recorded.")],
+    arm: Annotated[str | None, Option(help="The arm that gets no further patients.")] = None,
+    enrolment: Annotated[bool, Option("--enrolment", help="No arm gets further patients.")] = False,
     reason: Reason = "",
 ) -> str:
     """Close an arm of a trial, or its enrolment: no further patients."""
@@ -332,10 +327,10 @@ def close_command(
 )
 def analysis_command(
     study: Study,
-    out: Annotated[Path | None, typer.Option(help="A file for the report: .html, .md or .json.")] = None,
-    as_of: Annotated[str | None, typer.Option(help="As it was on a day, 2026-11-18, or at a moment (UTC).")] = None,
-    blinded: Annotated[bool, typer.Option(help="Only what may be seen without knowing arms.")] = False,
-    plan: Annotated[Path | None, typer.Option(help="A file for the plan itself: .html or .md.")] = None,
+    out: Annotated[Path | None, Option(help="A file for the report: .html, .md or .json.")] = None,
+    as_of: Annotated[str | None, Option(help="As it was on a day, 2026-11-18, or at a moment (UTC).")] = None,
+    blinded: Annotated[bool, Option(help="Only what may be seen without knowing arms.")] = False,
+    plan: Annotated[Path | None, Option(help="A file for the plan itself: .html or .md.")] = None,
 ) -> None:
     """Analyse a trial: means, contrasts with the control arm, missing rewards, balance and deviations."""
     analysis = study.analysis(as_of=as_of)

@@ -188,7 +188,6 @@ class Module:
             raise InvalidInput("net must have weights of real numbers, neither complex nor quantised.")
         self.weights, self.explored, probes = self.read(self._net, np.float64), self._explored(explore), self._probes()
         module, rows = self.deciding(self.weights), torch.as_tensor(probes, device=self.device)
-        check_outputs(module, self.outputs, rows[:PROBES])
         self.probed = self.values_at_probes(self.weights)
         rows = rows[[i for i, u in enumerate(self.probed) if i < PROBES or u is not None]]
         if examples is not None:
