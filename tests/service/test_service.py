@@ -115,7 +115,7 @@ def test_the_next_version_is_trained_when_the_schedule_ends_a_batch(storage, mon
         for number in range(6):
             service.decide(number)
             service.post("reward", {"id": f"visit-{number}", "reward": 1.0})
-        until(lambda: service.opened.trainer.outcomes.get("version"))
+        until(lambda: any('outcome="version"' in line for line in service.opened.metrics()))
         assert service.decide(10).content["version"] >= 1
 
 

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from inspect import getdoc
@@ -217,16 +217,12 @@ class Api:
         """Return a copy of the whole database, with all its studies, as an SQLite file."""
         if self._backup.locked():
             raise Refusal(429, "a backup is being made.", "Overloaded", headers={"Retry-After": "60"})
+        name, temporary = f"{study.study.name}-backup.db", f"{TEMPORARY}{os.getpid()}-"
         async with self._backup:
-            folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-")
-            remove, path = partial(shutil.rmtree, folder, ignore_errors=True), os.path.join(folder, "backup.db")
-            try:
-                await study.call(Study.backup, path)
-            except BaseException:
-                remove()
-                raise
-            name = f"{study.study.name}-backup.db"
-            return responses.FileResponse(path, filename=name, background=BackgroundTask(remove))
+            with ExitStack() as stack:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=temporary, ignore_cleanup_errors=True))
+                await study.call(Study.backup, path := os.path.join(folder, "backup.db"))
+                return responses.FileResponse(path, filename=name, background=BackgroundTask(stack.pop_all().close))
 
     @route("admin", media="text/csv")
     async def export(self, study: OpenedStudy, _: Key) -> Response:

@@ -52,15 +52,14 @@ COMMAND = (
 class Trainer:
     """Trains the next version when it is due or requested, one at a time, while the version in use keeps deciding."""
 
-    def __init__(self, study: Study, watched: Watched, *, automatic: bool) -> None:
-        self._study, self._watched, self._automatic = study, watched, automatic
+    def __init__(self, study: Study, watched: Watched, meters: Meters, *, automatic: bool) -> None:
+        self._study, self._watched, self._meters, self._automatic = study, watched, meters, automatic
         self._changed = threading.Condition()
         self._wanted: dict[str, Any] | None = None
         self._closing = False
         self._child: subprocess.Popen[bytes] | None = None
         self._not_before = 0.0
         self.under_way = False
-        self.outcomes: dict[str, int] = {}
         self.last_error = ""
         self.seconds = 0.0  # duration of the last training
         self._thread = threading.Thread(target=self._run, name="rarely-trainer", daemon=True)
@@ -119,8 +118,8 @@ class Trainer:
             self.seconds = time.monotonic() - begun
             if outcome in ("failed", "not now", "rejected"):
                 self._not_before = time.monotonic() + PATIENCE
+            self._meters.count("rarely_trainings_total", outcome=outcome)
             with self._changed:
-                self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
                 self.under_way = False
 
     def _update(self, *, force: bool = False, actor: str, reason: str) -> str:
@@ -177,7 +176,7 @@ class OpenedStudy:
         self.damage = ""  # what is damaged, if the record is: others are served
         self.deleted = False
         self.writer = Writer(lambda calls: self.watched(answer_many, calls), limits, self.meters)
-        self.trainer = Trainer(study, self.watched, automatic=automatic)
+        self.trainer = Trainer(study, self.watched, self.meters, automatic=automatic)
         self.earned = Earned(study.settings.rewards)
         self._candidate: tuple[int | None, int, str] = (None, 0, "")
         self._status: tuple[float, Status] | None = None
@@ -261,13 +260,10 @@ class OpenedStudy:
 
     def metrics(self) -> list[str]:
         """Return the samples of the study as of its last status, without touching the database."""
-        name, trainer = self.study.name, self.trainer
+        lines, name, trainer = self.meters.lines(), self.study.name, self.trainer
         numbers: dict[str, float] = {"waiting": self.writer.waiting, "oldest_waiting_seconds": self.writer.oldest}
         numbers |= {"training": int(trainer.under_way), "training_seconds": trainer.seconds}
         numbers["healthy"] = int(not (self.failure or self.damage) and self.writer.alive)
-        trainings = sorted(trainer.outcomes.items())
-        lines = self.meters.lines()
-        lines += (sample("rarely_trainings_total", value, study=name, outcome=outcome) for outcome, value in trainings)
         if self._status is not None:
             status = self._status[1]
             numbers |= {"decisions": status.decisions, "events": status.events, "version": status.version}

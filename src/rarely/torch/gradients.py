@@ -22,7 +22,6 @@ from rarely.extend.checks import InvalidInput
 from rarely.torch.factors import Form, TorchFactors
 
 AGREE = 1e-9  # the relative difference up to which a rule's gradient is autograd's
-HALVES = 1e-7  # the difference, over the mean |u|, from which contexts of a training change with their company
 CHUNK_NUMBERS = 2**24  # numbers in the gradients that `torch.func` computes at a time
 PASS = threading.RLock()  # hooks are on the module during a pass, so passes take turns
 NORMS: dict[type, Callable[[Any, Any], Any]] = {
@@ -33,6 +32,10 @@ NORMS: dict[type, Callable[[Any, Any], Any]] = {
     nn.BatchNorm2d: lambda m, x: functional.batch_norm(x, m.running_mean, m.running_var, eps=m.eps),
 }
 """What a normalisation returns before its weights."""
+MIXES = (
+    "net must not mix the contexts of a call, as BatchNorm does in training mode: what it returns for one of them "
+    "changes with another. Call net.eval() first, or use LayerNorm or GroupNorm."
+)
 Outputs = Callable[[Any, Any], Any]  # (module, rows (n, d)) to u, (n,)
 
 
@@ -219,13 +222,14 @@ def check_outputs(module: Any, outputs: Outputs, rows: Any) -> None:
         raise InvalidInput("net must return finite numbers; of contexts between 0 and 1 it made others.")
     if not torch.equal(u, again):
         raise InvalidInput("net must not be random while it decides, as dropout is. Call net.eval() first.")
-    _check_apart(mixed[1:], u[1:])
-    _check_alone(module, outputs, rows, u)
+    if not torch.allclose(mixed[1:], u[1:], rtol=1e-9, atol=1e-12):
+        raise InvalidInput(MIXES)
+    check_apart(module, outputs, rows[:, None], u)
 
 
 def check_gradients(module: Any, forms: tuple[Form, ...], outputs: Outputs, rows: Any, u: Any, pairs: Any) -> None:
     """Raise InvalidInput unless u and features of some contexts of a call are those of each of them alone."""
-    _check_alone(module, outputs, rows, u)
+    check_apart(module, outputs, rows[:, None], u)
     names = [name for form in forms for name in form.names]
     expected = dict(zip(names, _by_autograd(map(module.get_parameter, names), module, outputs, rows), strict=True))
     for form, pair in zip(forms, pairs, strict=True):
@@ -236,25 +240,9 @@ def check_gradients(module: Any, forms: tuple[Form, ...], outputs: Outputs, rows
             )
 
 
-def _check_alone(module: Any, outputs: Outputs, rows: Any, u: Any) -> None:
-    """Raise InvalidInput unless u, (n,), is what each context gives alone."""
+def check_apart(module: Any, outputs: Outputs, parts: Iterable[Any], u: Any, tolerance: float = 1e-12) -> None:
+    """Raise InvalidInput unless u, (n,), is what each part of its contexts gives without the others."""
     with torch.no_grad():
-        _check_apart(torch.cat([outputs(module, row) for row in rows[:, None]]), u)
-
-
-def check_halves(module: Any, outputs: Outputs, rows: Any) -> None:
-    """Raise InvalidInput unless u of many contexts of a call is what each half of them gives without the other."""
-    if len(rows) < 2:
-        return
-    with torch.no_grad():
-        u, halves = outputs(module, rows), [outputs(module, rows[i::2]) for i in range(2)]
-    # Among so many, one may be a small difference of large numbers, which another order of sums changes.
-    _check_apart(torch.cat(halves), torch.cat((u[::2], u[1::2])), HALVES * float(u[u.isfinite()].abs().sum()) / len(u))
-
-
-def _check_apart(alone: Any, together: Any, tolerance: float = 1e-12) -> None:
-    if not torch.allclose(alone, together, rtol=1e-9, atol=tolerance, equal_nan=True):
-        raise InvalidInput(
-            "net must not mix the contexts of a call, as BatchNorm does in training mode: what it returns for one of "
-            "them changes with another. Call net.eval() first, or use LayerNorm or GroupNorm."
-        )
+        apart = torch.cat([outputs(module, part) for part in parts])
+    if not torch.allclose(apart, u, rtol=1e-9, atol=tolerance, equal_nan=True):
+        raise InvalidInput(MIXES)

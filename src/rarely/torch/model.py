@@ -30,7 +30,7 @@ from rarely.extend import Array, CovarianceFactory, Dual, FactorRows, RowCost, p
 from rarely.extend.checks import InvalidContexts, InvalidInput, ModelWarning, SnapshotError, check_whole, shown
 from rarely.extend.provisional import MAX_ITERATIONS, MODELS, MomentumState, Network, Objective, TrainingPlan, Weights
 from rarely.torch.factors import DeviceDual, TorchFactors, host, inner_products
-from rarely.torch.gradients import PASS, check_gradients, check_halves, check_outputs, compute, forms_of, has_rule
+from rarely.torch.gradients import PASS, check_apart, check_gradients, check_outputs, compute, forms_of, has_rule
 
 BATCH, BATCHES = 128, 16  # samples of a minibatch, at least, and minibatches of a pass through all samples, at most
 EVALUATED = 4096  # samples that are evaluated at a time
@@ -38,6 +38,7 @@ CURVED = 500  # samples whose Gram matrix tells the curvature
 PROBES = 3  # contexts of each of two distributions on which a new model is tried
 SAME = 1e-6  # the difference up to which numbers of two machines are those of one module
 CHECKED = 4  # contexts of a call that are compared with autograd, at calls 1, 2, 4, 8, and so on
+HALVES = 1e-7  # the difference, over the mean |u|, from which contexts of a training change with their company
 LARGEST_ID = 2**50  # ids up to this are whole numbers after a sample's weight has scaled them, too
 PART_BITS = 21  # bits of a part of a whole number
 RATE = 0.01  # Adam's learning rate, where a policy tunes itself
@@ -281,6 +282,16 @@ class Module:
             parts = [(a[some], d[some]) for a, d in pairs]
             check_gradients(module, self.forms, self.outputs, rows[some], u[some], parts)
         self._calls[0] = calls
+
+    def check_samples(self, weights: Weights, rows: Array) -> None:
+        """Raise InvalidInput unless u of some contexts of a training is what each half of them gives alone."""
+        some = torch.as_tensor(rows[:: max(1, -(-len(rows) // EVALUATED))], device=self.device)
+        if len(some) > 1:
+            module = self.fresh(weights, torch.float64)
+            with torch.no_grad():
+                u = self.outputs(module, some)
+            # One of so many may be a small difference of large numbers, which another order of sums changes.
+            check_apart(module, self.outputs, some.chunk(2), u, HALVES * float(u[u.isfinite()].abs().sum()) / len(u))
 
     # --- weights
 
@@ -530,8 +541,7 @@ class TorchObjective(Objective):
         self._trained = [self._module.get_parameter(name) for name in self.model.trained]
         self._start = [p.detach().clone() for p in self._trained]
         (x, c), s = self.model.split(contexts), network.output_scale
-        some = torch.as_tensor(x[:: max(1, -(-len(x) // EVALUATED))], device=self.model.device)
-        check_halves(self.model.fresh(initial, torch.float64), self.model.outputs, some)
+        self.model.check_samples(initial, x)
         rows, c, r = (torch.tensor(each, device=self.model.device) for each in (x, c / s, rewards / s))
         self._x, self._c, self.targets = self.model.unpacked(rows, kind), c.to(kind), r.to(kind)
         self._parts: list[Any] = [slice(s, s + EVALUATED) for s in range(0, len(rewards), EVALUATED)]
