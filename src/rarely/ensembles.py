@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from rarely import DeterminantTrigger, Discount, EveryRound, Limits, Mixture, Policy, Schedule, SparseRows
 from rarely.extend import (
     DEFAULT_HISTORY,
     UNWATCHED,
@@ -35,14 +34,22 @@ from rarely.extend import (
     ChoiceRule,
     ContextMap,
     ContextScale,
+    DeterminantTrigger,
+    Discount,
+    EveryRound,
     Factors,
     Fields,
     FitResult,
     Forgetting,
     History,
     Learner,
+    Limits,
+    Mixture,
     NoCovarianceFactory,
+    Policy,
+    Schedule,
     Seed,
+    SparseRows,
     Thompson,
     Watch,
     Widths,
