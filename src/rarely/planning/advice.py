@@ -193,10 +193,7 @@ def read_candidates(candidates: Any) -> dict[str, Maker]:
     named = candidates if isinstance(candidates, Mapping) else {name: name for name in candidates or CANDIDATES}
     if len(named) < 2:
         raise InvalidInput(f"at least two candidates are needed for a comparison; got {', '.join(named) or 'none'}.")
-    makers = {str(name): Maker(make) for name, make in named.items()}
-    for maker in makers.values():
-        _ = maker.make  # raises for what makes no policy
-    return makers
+    return {str(name): Maker(make) for name, make in named.items()}
 
 
 class Comparison:

@@ -290,7 +290,7 @@ def improving_plan(*source: Any, soon: bool = True, **given: Any) -> Iterator[Pl
     for kind in [kinds] if isinstance(kinds, str) or not kinds else kinds:
         check_choice("each of kinds, a list,", kind, ScheduleKind)
     progress = read_progress(asked.progress, "a stage, the steps done and their total")
-    maker, played = simulate.Maker(asked.policy, asked.settings or {}), _read_source(asked.source)
+    maker, played = simulate.Maker(asked.policy, asked.settings), _read_source(asked.source)
     log = played.log if isinstance(played, LoggedRounds) else None
     rounds = min(horizon, asked.max_rounds, horizon if isinstance(played, LoggedRounds) else played.horizon or horizon)
     counts = _counts(asked.batches, rounds)
@@ -313,7 +313,7 @@ def improving_plan(*source: Any, soon: bool = True, **given: Any) -> Iterator[Pl
                 blocks=isinstance(played, LoggedRounds) and played.features.ndim == 2,
                 origin=origin,
                 policy=maker.name,
-                settings=dict(maker.settings),
+                settings=maker.settings,
                 seed=asked.seed,
                 fit=fit,
                 frontier=frontier,

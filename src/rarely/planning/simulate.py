@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from itertools import pairwise
@@ -421,25 +421,23 @@ def settings_of(policy: Policy) -> dict[str, Any]:
     return other | ({"covariance": "exact"} if own.get("covariance") in ("auto", "primal", "dual") else {})
 
 
-@dataclass(frozen=True)
 class Maker:
     """How the simulated policy is made: by a name of `NAMED`, by module:name, by a function of one's own, or as one is.
 
     The last may be a `Policy`, a `FramePolicy` or the file of one: its kind and settings count, and nothing it learned.
     """
 
-    policy: str | Make | Policy | FramePolicy = "default"
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.policy, str) and self.policy not in NAMED and os.path.isfile(self.policy):
-            object.__setattr__(self, "policy", load(self.policy))
-        if isinstance(self.policy, Policy | FramePolicy):
-            one = self.policy.policy if isinstance(self.policy, FramePolicy) else self.policy
-            object.__setattr__(self, "settings", settings_of(one) | {**self.settings})
-            object.__setattr__(self, "policy", type(one))
-        if self.policy in (LinUCB, LinTS):  # which a recipe must not take for the candidates, whose λ is learned
-            object.__setattr__(self, "settings", {"ridge": 1.0} | {**self.settings})
+    def __init__(self, policy: Any = "default", settings: Mapping[str, Any] | None = None) -> None:
+        own: dict[str, Any] = {}
+        if isinstance(policy, str) and policy not in NAMED and os.path.isfile(policy):
+            policy = load(policy)
+        if isinstance(policy, Policy | FramePolicy):
+            one = policy.policy if isinstance(policy, FramePolicy) else policy
+            policy, own = type(one), settings_of(one)
+        if policy in (LinUCB, LinTS):  # which a recipe must not take for the candidates, whose λ is learned
+            own = {"ridge": 1.0} | own
+        self.make, self.settings = _make_of(policy), own | {**(settings or {})}
+        self.name: str = policy if isinstance(policy, str) else getattr(policy, "__name__", "one of your own")
         if ours := [name for name in PLANNER_SETTINGS if name in self.settings]:
             raise errors.InvalidInput(
                 f"settings must leave {', '.join(PLANNER_SETTINGS)} to the planner; got {ours[0]}."
@@ -447,35 +445,30 @@ class Maker:
         if self.make in NAMED.values():  # one that nobody plays shows now what would else show in the middle
             self(2, None, EveryRound(), 0)
 
-    @cached_property
-    def make(self) -> Make:
-        """The class, or the function, that makes a policy."""
-        if callable(self.policy):
-            return self.policy
-        if isinstance(self.policy, str) and self.policy in NAMED:
-            return NAMED[self.policy]
-        module, colon, attribute = str(self.policy).partition(":")
-        if not isinstance(self.policy, str) or not colon:
-            raise errors.InvalidInput(
-                f"a policy must be one of {', '.join(NAMED)}, module:name, the file of one, a policy, a class of "
-                f"policies, or a function that makes one; got {shown(self.policy)}."
-            )
-        try:
-            return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
-        except (ImportError, AttributeError) as error:
-            raise errors.InvalidInput(f"the policy {self.policy} cannot be imported: {error}.") from None
-
-    @property
-    def name(self) -> str:
-        """What the policy is called."""
-        return self.policy if isinstance(self.policy, str) else getattr(self.make, "__name__", "one of your own")
-
     def __call__(self, dim: int, scale: ContextMap | None, schedule: Schedule, seed: int) -> Policy:
         """Return a policy for contexts of a world's dimension and scale."""
         policy = self.make(dim, schedule, context_scale=scale, seed=seed, **self.settings)
         if not isinstance(policy, Policy):
             raise errors.InvalidInput(f"{self.name} must make a Policy; got {shown(policy)}.")
         return policy
+
+
+def _make_of(policy: Any) -> Make:
+    """Return the class, or the function, that makes a policy."""
+    if callable(policy):
+        return policy  # type: ignore[no-any-return]
+    if isinstance(policy, str) and policy in NAMED:
+        return NAMED[policy]
+    module, colon, attribute = str(policy).partition(":")
+    if not isinstance(policy, str) or not colon:
+        raise errors.InvalidInput(
+            f"a policy must be one of {', '.join(NAMED)}, module:name, the file of one, a policy, a class of "
+            f"policies, or a function that makes one; got {shown(policy)}."
+        )
+    try:
+        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError) as error:
+        raise errors.InvalidInput(f"the policy {policy} cannot be imported: {error}.") from None
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,7 @@ WORLD_SETS: dict[str, tuple[str, ...]] = {
 }
 """Names by the set to which they belong."""
 _ROUTERS: dict[str, World] = {"router-cut": Router("price cut"), "router-regression": Router("regression")}
-_PAPER: dict[str, World] = {"cosine": Cosine(), "quadratic": Quadratic()}
-_MADE: dict[str, World] = _PAPER | GALLERY | EVERYDAY | PLAIN_ARMS | _ROUTERS
+_MADE: dict[str, World] = {"cosine": Cosine(), "quadratic": Quadratic()} | GALLERY | EVERYDAY | PLAIN_ARMS | _ROUTERS
 
 
 @cache

@@ -118,10 +118,9 @@ class Recommender(World):
         check_positive("delay", self.delay, "because it is a mean number of hours")
         if not 0 <= self.lost <= 1:
             raise InvalidInput(f"lost must be a share from 0 to 1 of the rewards; got {self.lost!r}.")
-        object.__setattr__(self, "dim", self.user_dim + self.article_dim)
-        users, articles = (np.full(count, np.sqrt(count)) for count in (self.user_dim, self.article_dim))
-        scale = Crossed(np.zeros(self.dim), np.concatenate((users, articles)), rows=self.user_dim)
-        object.__setattr__(self, "context_scale", scale)
+        lengths = np.repeat((self.user_dim, self.article_dim), (self.user_dim, self.article_dim))
+        scale = Crossed(np.zeros(len(lengths)), np.sqrt(lengths), rows=self.user_dim)
+        vars(self).update(dim=len(lengths), context_scale=scale)
 
     def day(self, seed: int, day: int) -> Day:
         """Return all visits of day 0, 1, 2, …: the rounds day·daily + 1 … (day + 1)·daily of the same seed."""

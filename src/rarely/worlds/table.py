@@ -79,13 +79,13 @@ class Table:
         lines = [line for _, line in read_lines(path, InvalidInput, delimiter)]
         if not lines:
             raise InvalidInput(f"{path} is empty; a table needs rows.")
-        header = None
-        if any(isinstance(column, str) for column in (label, *ignore)) or _has_header(lines):
+        header, wanted = None, [_named_column(column, lines[0]) for column in (label, *ignore)]
+        if any(isinstance(column, str) for column in wanted) or _has_header(lines):
             header, *lines = lines
             if not lines:
                 raise InvalidInput(f"{path} has a header and no rows.")
         names = header or [str(i) for i in range(len(lines[0]))]
-        at, *omitted = (_column(path, column, header, len(names)) for column in (label, *ignore))
+        at, *omitted = (_column(path, column, header, len(names)) for column in wanted)
         columns = list(zip(names, zip(*lines, strict=True), strict=True))
         numbers = [_coded(path, *column) for i, column in enumerate(columns) if i not in (at, *omitted)]
         if not numbers:
@@ -189,11 +189,8 @@ def _column(path: str | Path, label: str | int | None, header: list[str] | None,
 
 
 def own_table(path: str, label: str | None = None, ignore: tuple[str, ...] = ()) -> Table:
-    """Read a table from a file, with its columns as they are named on a command line; `label` None is the last one."""
-    lines = (line for _, line in read_lines(path, InvalidInput))
-    first = next(lines, [])
-    columns = [_named_column(name, first) for name in ignore]
-    table = Table.from_csv(path, None if label is None else _named_column(label, first), ignore=columns)
+    """Read a table that is to be played, whose classes are therefore named and not too many."""
+    table = Table.from_csv(path, label, ignore=ignore)
     if gaps := [name for name in table.classes if is_missing(name) and not is_name_like(name)]:
         raise InvalidInput(f"{path}: some rows have {gaps[0]!r} for their class; drop them, or name the class.")
     if len(table.classes) > MAX_CLASSES:
@@ -214,6 +211,7 @@ def sklearn_table(name: str) -> Table:
     return Table.of(bunch.data, bunch.target)
 
 
-def _named_column(column: str, first: list[str]) -> str | int:
-    """Return a column as it is named on the command line: a name of the first line comes before a number."""
-    return int(column) if column not in first and column.lstrip("-").isdigit() else column
+def _named_column(column: str | int | None, first: list[str]) -> str | int | None:
+    """Return a column as a command names it, which has numbers as text: a name of the first line comes before these."""
+    number = isinstance(column, str) and column not in first and column.lstrip("-").isdigit()
+    return int(column or 0) if number else column
