@@ -47,10 +47,10 @@ class Folder:
             return cls(*fs.FileSystem.from_uri(text))
         return cls(fs.LocalFileSystem(), os.path.abspath(text))
 
-    def names(self, start: str = "", end: str = "") -> list[str]:
+    def names(self, start: str = "") -> list[str]:
         """Return the names of its complete files, sorted; none if the folder does not exist."""
         names = (info.base_name for info in self._entries())
-        return sorted(name for name in names if name.startswith(start) and name.endswith(end) and name[0] != ".")
+        return sorted(name for name in names if name.startswith(start) and name[0] != ".")
 
     def folders(self, start: str) -> list[str]:
         """Return the names of the folders in it that begin so, sorted."""

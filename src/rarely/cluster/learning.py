@@ -50,8 +50,7 @@ from rarely.extend.provisional import FeatureTask, RewardSums, RewardTask, Updat
 from rarely.logs.tables import pyarrow
 
 SUBTREE = 16  # leaves that one task sums
-SAMPLED = ["context", "arm", "version", "probability", "mean", "bonus"]
-"""Columns of the rounds that a history keeps, in its order."""
+SAMPLED = ["context", "arm", "version", "probability", "mean", "bonus"]  #: What a history keeps, in its order.
 BUCKET = 2**21  # rounds or rewards that one task takes into memory
 MOST_BUCKETS = 2**16  # of 10¹¹ rounds
 JOINED_GROUP = 8192  # rewards in a row group of a joined bucket, in the order of rounds

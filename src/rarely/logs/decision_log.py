@@ -59,8 +59,7 @@ from rarely.extend.provisional import (
 from rarely.logs.tables import Columns, InvalidLog, Remark, Role, open_table, read_columns
 
 UNKNOWN = -1  # the place of a round that is not in the log, and the arm of a round whose arm is not known
-SUM_TOLERANCE = 1e-6
-"""How far the probabilities of a round may sum from 1: what rounding and a file of few digits may do."""
+SUM_TOLERANCE = 1e-6  #: How far the probabilities of a round may sum from 1, for rounding and files of few digits.
 
 
 def _column(name: str, doc: str) -> Any:
@@ -581,14 +580,16 @@ class LogState:
         if present is not None and chances is not None:
             owners, numbers = np.nonzero(present)
             new |= {"owners": owners + start, "numbers": numbers, "chances": chances[present]}
-        usual = {"worths": np.tile((1.0, 0.0), (len(self["owners"]), 1)), "slates": self["rounds"]}
         columns = {name: column.fork() for name, column in self.columns.items()}
         for name, values in new.items():
             if values is None:
                 continue
             if name not in columns:
                 columns[name] = GrowableArray(values.shape[1] if values.ndim > 1 else None, values.dtype)
-                columns[name].append(usual.get(name, values[:0]))
+                if name == "slates":
+                    columns[name].append(self["rounds"])
+                if name == "worths":
+                    columns[name].append(np.tile((1.0, 0.0), (len(self["owners"]), 1)))
             columns[name].append(values)
         self.places.update(zip(rounds.tolist(), range(start, start + len(rounds)), strict=True))
         return LogState(columns, max(self.width, width), self.places)

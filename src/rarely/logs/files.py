@@ -34,7 +34,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -274,8 +273,8 @@ def _log_of(table: NamedRows) -> DecisionLog:
     blank, chances = np.where(absent, np.nan, 0.0), np.where(absent, 0.0, probabilities)
     if any(np.isnan(each[~absent]).any() for each in given):
         raise InvalidLog("gain_k and cost_k must be numbers for every arm k that is there; some are empty.")
-    decision = Decision(columns["arm"], blank, blank, columns["version"], columns["round"], chances)
-    decision = replace(decision, worth=Worth(*given) if worth else None, slate=columns.get("slate"))
+    about: dict[str, Any] = {"worth": Worth(*given) if worth else None, "slate": columns.get("slate")}
+    decision = Decision(columns["arm"], blank, blank, columns["version"], columns["round"], chances, **about)
     log = DecisionLog()
     log.record(contexts, decision, rows=rows if width else None, unknown=True)
     if (bad := np.flatnonzero(log.propensities != columns["propensity"])).size:

@@ -310,8 +310,7 @@ class Columns:
 
     names: tuple[str, ...]  # names of the context columns
     context: Array  # (rows, columns)
-    numbers: dict[Role, Array]
-    """Rewards, NaN where unknown, probabilities, and times as their places in the order of all times."""
+    numbers: dict[Role, Array]  #: Rewards, NaN where unknown, probabilities, and times as their places in time.
     coded: dict[Role, Coded]  # arms, rounds and ids
     rows: IntArray  # the number of each row: the line of a file, or the row of a frame
     remarks: tuple[Remark, ...] = ()  # what looks odd, what was put right while reading, and which rewards are missing

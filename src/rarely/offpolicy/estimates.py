@@ -92,14 +92,12 @@ class Estimate:
     low: float
     high: float  #: The interval of the level: the score interval if `reward_range` is known, the normal one otherwise.
     level: float
-    rounds: int
-    """Rounds that the value is a mean of: those with a reward, for dr with a fitted model all but the first."""
+    rounds: int  #: Rounds that it is a mean of: those with a reward, for dr with a fitted model all but the first.
     effective_rounds: float
     """(Σw)²/Σw²: how many rounds of the target itself would say about as much. In a difference, w is `|w_a − w_b|`."""
     largest_weight: float
     note: str  #: What to know before trusting it; empty when there is nothing.
-    reward_range: Range | None = None
-    """Where rewards lie: as given, [0, 1] if all are 0 or 1, or None where it is not known."""
+    reward_range: Range | None = None  #: Where rewards lie: as given, [0, 1] if all are 0 or 1, None if unknown.
 
 
 def ips(log: DecisionLog, target: Target, *, level: float = 0.95, reward_range: Any = None) -> Estimate:

@@ -97,8 +97,7 @@ class Advice:
     rounds: int
     runs: int
     replayed: int  #: Rounds that the first candidate could replay; 0 without probabilities.
-    gains: tuple[tuple[float, float, float], ...]
-    """For each candidate what a round earns over chance, and the interval of that."""
+    gains: tuple[tuple[float, float, float], ...]  #: Of each candidate what a round earns over chance, with interval.
     sources: dict[str, tuple[tuple[float, float], ...]]  #: What each source alone says of that, with standard errors.
     seconds: tuple[tuple[float, float], ...]  #: For each candidate the seconds of a decision, and of an update.
     recommended: str | None  #: The name of the candidate; None where the log cannot tell.

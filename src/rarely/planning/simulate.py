@@ -49,8 +49,7 @@ from rarely.worlds.protocol import Rounds, World, seeded
 
 ScheduleKind = Literal["paced", "fixed", "geometric", "adaptive"]
 KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
-Make = Callable[..., Policy]
-"""A class of policies, or a function of (dim, schedule, *, context_scale, seed) that makes one."""
+Make = Callable[..., Policy]  #: A class, or a function of (dim, schedule, *, context_scale, seed), that makes a policy.
 CANDIDATES: dict[str, Make] = {
     # A plan must not depend on the speed of the machine that makes it: exact.
     "default": partial(BatchNeuralUCB, covariance="exact"),
@@ -70,8 +69,7 @@ def ensemble(dim: int, schedule: Schedule, **given: Any) -> Policy:
 NAMED: dict[str, Make] = CANDIDATES | {"ensemble": ensemble}
 """Those, and what is compared only if it is asked for, because it takes its time and needs scikit-learn."""
 MAX_CONTEXT_BYTES = 2**26  # bytes of contexts that are made at once
-PLANNER_SETTINGS = ("dim", "schedule", "seed", "context_scale", "intercept")
-"""What the planner itself gives to the policy."""
+PLANNER_SETTINGS = ("dim", "schedule", "seed", "context_scale", "intercept")  #: What the planner gives the policy.
 REFERENCE_BATCHES = 64  # batches of the schedule that others are compared with; at most half of these are tried unasked
 MIN_REWARDS = 50  # rewards below which a network is not fitted: a fifth of them would judge nothing
 MAX_REWARDS = 5000  # rewards that a network is fitted to; of more, this many are picked at random

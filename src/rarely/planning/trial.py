@@ -80,8 +80,7 @@ class TrialPoint(NamedTuple):
     low: float
     high: float  #: The ends of a 95 % interval of the power, for the number of simulated trials.
     width: float  #: The mean width of the last look's interval.
-    stopped: float
-    """The mean number of patients if a trial ends with the first look that excludes 0, or closes the last arm."""
+    stopped: float  #: The mean patients if a trial ends with the first look that excludes 0, or closes the last arm.
     best: float  #: The share of patients with the best arm.
     anytime: float  #: The power of the anytime interval, looked at as often.
     coverage: float  #: The share of trials in which all looks of all comparisons contained the true differences.

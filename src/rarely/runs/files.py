@@ -26,8 +26,7 @@ from rarely.extend.provisional import lock, replacing
 DIGEST = "digest"
 BUSY = "another run is writing to {}; wait for it, or use another --out."
 LARGEST_FILE = 2**28  # bytes that a file may unpack to: about a thousand times those of a run of 2000 rounds
-_DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
-"""Errors of the readers for a damaged or missing file."""
+_DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)  #: What damaged or missing files raise.
 ADVICE = {
     errno.ENOSPC: "Free some space, or choose another --out; what was finished is saved.",
     errno.EDQUOT: "Your quota is used up: free some space, or choose another --out; what was finished is saved.",

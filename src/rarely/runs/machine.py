@@ -31,8 +31,7 @@ Item = TypeVar("Item")
 Done = TypeVar("Done")
 ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 """A process for each core, a thread for each process: BLAS threads that wait for each other slow down all of them."""
-TASKS_PER_CORE = 3
-"""Tasks handed to Ray for each core: none waits for the next, and thousands do not flood the scheduler."""
+TASKS_PER_CORE = 3  #: Tasks for Ray for each core: none waits for the next, and thousands do not flood the scheduler.
 SECONDS_TO_ANSWER = 10.0  # how long a cluster may take to answer
 RETRIES = 3  # how often a task is run again after its process was killed
 ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"

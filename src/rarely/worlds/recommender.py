@@ -50,8 +50,7 @@ class Day:
     """
 
     users: Array  #: The numbers of each visitor, (n, u).
-    names: tuple[str, ...]
-    """The names of the live articles, (K,), oldest first; an article keeps its name while it lives."""
+    names: tuple[str, ...]  #: The names of the live articles, (K,), oldest first, which they keep while they live.
     features: Array  #: The numbers of each article, (K, a).
     means: Array  #: The probability of a click on each article, (n, K).
     clicks: Array  #: 1 where the visitor would click, else 0, (n, K).
