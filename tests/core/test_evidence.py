@@ -177,6 +177,16 @@ def test_a_world_that_turns_over_is_forgotten_and_one_that_stands_still_is_not()
     assert all("nothing is forgotten" in record.tuning for record in still.updates[1:])
 
 
+def test_no_memory_is_chosen_for_its_ridge_alone(monkeypatch):
+    """Rewards without noise want a smaller λ than the grid has: not even a memory that forgets nothing may bring it."""
+    monkeypatch.setattr(Bets, "settled", lambda self, *_: (self, True))
+    monkeypatch.setattr(evidence, "DECAYS", (1e-12,))
+    policy = played(BatchNeuralUCB(3, OnDemand(), seed=0), 240, lambda x, start: x[..., 0], noise=0.0)
+    assert policy._learner.choice.ridge < 2e-4
+    assert not any(record.memory for record in policy.updates)
+    assert not policy._learner.choice.memory
+
+
 def learned_from(reward, rounds=600):
     """The policy after six updates, and how well its means correlate with the first column."""
     rng, policy = np.random.default_rng(0), BatchNeuralUCB(3, OnDemand(), seed=0)

@@ -515,9 +515,9 @@ class _Fit:
         changes = [row for row in before.updates if earliest < row < latest][-CHANGES:]
         tried = []
         for memory in (Memory(), *map(Memory, DECAYS), *(Memory(change=row) for row in changes)):
-            ridges = ridge * EARLIER if memory else np.array([ridge])  # what forgets nothing keeps its λ
-            lost = judge(memory, ridges)[0] + FORGETTING * bool(memory)
-            tried.append((float(lost.min()), memory, float(ridges[np.argmin(lost)])))
+            # All are judged with the best of the same λ, or a smaller one alone would be taken for a change.
+            lost = judge(memory, ridge * EARLIER)[0] + FORGETTING * bool(memory)
+            tried.append((float(lost.min()), memory, float(ridge * EARLIER[np.argmin(lost)]) if memory else ridge))
         return min(tried, key=lambda each: each[0])[1:]
 
     def _next_metric(self, choice: Choice) -> Array | None:
