@@ -1,7 +1,6 @@
 """A call that raises or is interrupted, at whatever line, has changed nothing."""
 
 import copy
-import os
 import sys
 import threading
 import time
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import rarely
+from effort import MANY
 from interrupts import lines_of
 from rarely import FixedGrid, PolicyBusy
 from worlds import MAKERS, contexts, play, rewards, small
@@ -17,12 +17,11 @@ from worlds import MAKERS, contexts, play, rewards, small
 PATIENCE = 300
 """Seconds after which a thread that waits for another takes it for lost."""
 
-MANY = int(os.environ.get("EXAMPLES", "10")) >= 100
-POINTS = 40 if MANY else 4
+POINTS = 40 if MANY else 3
 """Lines at which the longer calls are interrupted, others for each policy."""
-APART = 1 if MANY else 15
-"""`observe` and a single `select` are interrupted at every fifteenth line, which is another one for the next policy."""
-ARRAYS = 40 if MANY else 7
+APART = 1 if MANY else 20
+"""`observe` and a single `select` are interrupted at every twentieth line, which is another one for the next policy."""
+ARRAYS = 40 if MANY else 5
 """Arrays of a call at which memory ends, or all of them if they are fewer."""
 FEW = ("default", "deep", "sgd", "diagonal", "last_layer", "window", "epsilon_greedy", "random_ties", "neural_linear")
 FEW += ("no_intercept", "linear_discount", "kernel", "kernel_steps", "uniform", "tuned")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rarely
+from effort import MANY
 from rarely import (
     BatchNeuralUCB,
     Ceiling,
@@ -233,17 +234,17 @@ def test_rounds_under_a_ceiling_are_decided_in_c_as_plainly(maker, costs):
 
 
 @pytest.mark.skipif(not native.in_use(), reason="there are no compiled loops")
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=12 if MANY else 6)
 @given(
     seed=st.integers(0, 99),
     maker=st.sampled_from([LinUCB, LinTS]),
     arms=st.sampled_from([1, 3, 20]),
-    per=st.sampled_from(["horizon", 50]),
+    per=st.sampled_from(["horizon", 25]),
     rate=st.floats(0.05, 1.0),
 )
 def test_a_round_like_the_last_one_is_charged_as_plainly(seed, maker, arms, per, rate):
     """`decide_again` reads the ledger in C. The rounds that it refuses, of which there are few, go the plain way."""
-    rounds, draw, again = 120, np.random.default_rng(seed), 0
+    rounds, draw, again = 60, np.random.default_rng(seed), 0
     total = rate * (rounds if per == "horizon" else per)
     one, plain = (maker(D, Paced(rounds, 4), seed=seed).under(Ceiling(total, per=per)) for _ in range(2))
     plain._step = None

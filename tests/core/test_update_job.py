@@ -102,7 +102,7 @@ def expected_variances(origin, now, fit, probes):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@settings(max_examples=max(4, settings.default.max_examples // 5))
+@settings(max_examples=max(3, settings.default.max_examples // 5))
 @given(
     schedule=st.sampled_from(list(SCHEDULES)),
     before=st.integers(1, 20),

@@ -40,7 +40,7 @@ def test_dual_and_primal_choose_alike(schedule, seed, log_ridge, depth):
 
 
 @deterministic
-@settings(max_examples=max(4, settings.default.max_examples // 2))
+@settings(max_examples=max(2, settings.default.max_examples // 2))
 @given(st.integers(0, 10**6), st.integers(2, 12), schedules(12))
 def test_n_rounds_in_a_block_are_n_single_calls(name, seed, block, schedule):
     stream = contexts(seed, rounds=12)

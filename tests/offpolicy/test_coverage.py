@@ -6,15 +6,14 @@ in most rounds: its value is known, since the largest of three normal numbers is
 
 import functools
 import math
-import os
 
 import numpy as np
 import pytest
 
+from effort import MANY
 from rarely import FixedGrid, LinUCB, Mixture, Uniform
 from rarely.offpolicy import DecisionLog, dr, ips, snips
 
-MANY = int(os.environ.get("EXAMPLES", "10")) >= 100
 REPLICATIONS, ROUNDS, ARMS = 400 if MANY else 200, 300, 3
 SLOPES, INTERCEPT = np.array([0.5, -0.3]), 1.0
 SURE = 0.9

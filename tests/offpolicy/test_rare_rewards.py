@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from decision_logs import made, target_for
+from effort import MANY
 from rarely import FixedGrid, InvalidInput, LinUCB, Mixture
 from rarely.offpolicy import DecisionLog, difference, dr, ips, snips
 
-LOGS, ARMS = 200, 3
+LOGS, ARMS = 200 if MANY else 80, 3
 SLOPES = np.array([0.8, -0.4])
 INTERCEPTS = {0.01: -5.02, 0.03: -3.87, 0.10: -2.53}
 """b for about so many clicks of any arm."""
 ESTIMATORS = {"ips": ips, "snips": snips, "dr": dr}
-LEAST = 0.92
-"""Of 200 intervals at 95 %, so many or more hold the truth with probability 0.96, were they exact."""
+LEAST = 0.92 if MANY else 0.9
+"""Of so many intervals at 95 %, this share or more hold the truth with probability 0.96, were they exact."""
 
 
 def clicking(contexts, rate):

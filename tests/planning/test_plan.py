@@ -139,7 +139,7 @@ def test_a_linear_world_needs_few_batches():
     assert few.lost.value > many.lost.value
 
 
-@given(rounds=st.integers(10, 60), batches=st.integers(2, 9), seed=st.integers(0, 99))
+@given(rounds=st.integers(10, 30), batches=st.integers(2, 9), seed=st.integers(0, 99))
 def test_batches_sum_to_the_rounds_and_never_exceed_the_budget(rounds, batches, seed):
     frontier = next(improving(Lines(), Maker("LinUCB"), rounds, [batches], KINDS, [seed], [seed + 1]))
     for point in frontier.points:

@@ -200,7 +200,7 @@ def test_whatever_is_wrong_with_the_file_of_checkpoints_new_ones_are_made(make, 
 
 def test_overdue_updates_are_told_of_where_they_are_of_the_present(tmp_path):
     url = f"sqlite:///{tmp_path}/trial.db"
-    schedule = FixedGrid(600, 6)  # batches of 100
+    schedule = FixedGrid(120, 6)  # batches of 20
 
     def told(do):
         with warnings.catch_warnings(record=True) as caught:
@@ -211,17 +211,17 @@ def test_overdue_updates_are_told_of_where_they_are_of_the_present(tmp_path):
         return [str(each.message) for each in caught if each.category is ScheduleWarning]
 
     Study.create(url, "trial", policy=LinUCB(2, schedule, seed=0), arms=["a", "b", "c"]).close()
-    assert len(told(lambda study: play(study, 0, 210))) == 1
+    assert len(told(lambda study: play(study, 0, 42))) == 1
     assert told(lambda study: None) == [
-        "an update has been due for 110 rounds, since round 100: version 0 still decides, without what was observed "
+        "an update has been due for 22 rounds, since round 20: version 0 still decides, without what was observed "
         "since. Call policy.update() when policy.due is True."
     ]
     assert not told(lambda study: study.update())[1:]
-    assert len(told(lambda study: play(study, 210, 250))) == 1
+    assert len(told(lambda study: play(study, 42, 50))) == 1
     told(lambda study: study.update())
     assert not told(lambda study: study.rollback(0, actor="ann", reason="to see"))
-    said = told(lambda study: (study.replay(), study.verify(), play(study, 460, 5)))
-    assert [text.partition(":")[0] for text in said] == ["an update has been due for 360 rounds, since round 100"]
+    said = told(lambda study: (study.replay(), study.verify(), play(study, 92, 5)))
+    assert [text.partition(":")[0] for text in said] == ["an update has been due for 72 rounds, since round 20"]
 
 
 def change(path, sql):
@@ -480,20 +480,21 @@ LIVES = {
     "draws": (LinTS(dim=2, schedule=DeterminantTrigger(5000, 50, 1.0), seed=0), {}),
     "mixture": (LinUCB(dim=2, schedule=FixedGrid(5000, 5), exploration=Mixture(0.2), seed=0), {}),
     "limits": (LinTS(dim=2, schedule=FixedGrid(5000, 5), seed=0), {"stages": [Stage("main", least=0.1)]}),
-    "stages": (Uniform(dim=2, seed=0), {"stages": [Stage("burn-in", 700, burn_in=True), Stage("main")]}),
+    "stages": (Uniform(dim=2, seed=0), {"stages": [Stage("burn-in", 200, burn_in=True), Stage("main")]}),
     "network": (neural(), {}),
 }
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_a_policy_that_is_repeated_has_the_bits_of_the_one_that_decided(make, life):
+def test_a_policy_that_is_repeated_has_the_bits_of_the_one_that_decided(make, life, monkeypatch):
     """Whatever decided it, in blocks of any size: in NumPy or in C."""
+    monkeypatch.setattr(session, "GROUP", 64)
     policy, settings = LIVES[life]
     study, rng = make(policy, **settings), np.random.default_rng(0)
-    for turn in range(30 if life == "network" else 300):
+    for turn in range(30 if life == "network" else 90):
         requests = [(rng.normal(size=(3, 2)), f"{turn}-{i}") for i in range(int(rng.integers(1, 6)))]
         study.tell_many([(answer.id, float(answer.index)) for answer in study.ask_many(requests)])
-        if turn in (20, 250) and life != "stages":
+        if turn in (20, 75) and life != "stages":
             study.update()
     states = []
     for _ in range(2):

@@ -295,9 +295,16 @@ def test_slates_by_columns():
     assert study.replay().equal
 
 
-@every_storage
-@pytest.mark.parametrize("kind", [LinTS, LinUCB])  # the second draws where a floor or a holdout decides, and only there
-@pytest.mark.parametrize("floors", [{}, {0: 0.1}])
+# LinUCB draws where a floor or a holdout decides, and only there. What is stored is of the same columns for both.
+@pytest.mark.parametrize(
+    ("storage", "kind", "floors"),
+    [
+        *(("memory", kind, floors) for kind in (LinTS, LinUCB) for floors in ({}, {0: 0.1})),
+        ("sqlite", LinUCB, {0: 0.1}),
+        ("postgresql", LinTS, {0: 0.1}),
+    ],
+    indirect=["storage"],
+)
 def test_a_ceiling_and_shares_are_on_record_and_replayed(storage, kind, floors):
     limits = Ceiling(12.0), Shares(floors=floors, sticky=4, holdout=0.2)
     policy = kind(2, FixedGrid(60, 4), seed=3).under(*limits)

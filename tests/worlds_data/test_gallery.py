@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from effort import MANY
 from rarely import BatchNeuralUCB, FixedGrid, Paced
 from rarely.worlds import EVERYDAY, find_world
 from rarely.worlds.gallery import GALLERY, ConstantArms, InUnits, Wheel
@@ -37,7 +38,7 @@ def test_arms_differ_and_worlds_describe_themselves(name):
 @pytest.mark.parametrize("name", EVERYDAY)
 def test_rewards_of_everyday_worlds_have_the_means_that_they_say(name):
     """And what is worth knowing is more than which arm is best on average."""
-    rounds = EVERYDAY[name].rounds(seed=3, count=4000)
+    rounds = EVERYDAY[name].rounds(seed=3, count=4000 if MANY else 1200)
     luck = (rounds.rewards - rounds.means).mean(axis=1)
     assert abs(luck.mean()) < 4 * luck.std() / np.sqrt(len(luck))
     best_arm = rounds.means.max(axis=1).sum() - rounds.means.sum(axis=0).max()
@@ -73,7 +74,7 @@ def test_the_wheel_pays_outside_its_radius(delta):
 
 
 def test_rare_rewards_are_clicks_with_their_chances():
-    rounds = GALLERY["rare-reward"].rounds(seed=0, count=20_000)
+    rounds = GALLERY["rare-reward"].rounds(seed=0, count=20_000 if MANY else 6000)
     assert set(np.unique(rounds.rewards)) == {0.0, 1.0}
     assert rounds.rewards.mean() == pytest.approx(rounds.means.mean(), abs=0.005)
     assert rounds.means.mean() < 0.1
@@ -93,7 +94,9 @@ def test_constant_arms_have_a_column_each():
 
 
 FIXED_ARMS = ("needle", "wheel", "constant-arms")
-PLAYED = [(name, Paced(400, 12)) for name in GALLERY] + [(name, FixedGrid(400, 12)) for name in FIXED_ARMS]
+BATCHES, UNSURE = (12, 3) if MANY else (9, 2)
+"""Batches of 400 rounds, and runs in worlds where one run says little."""
+PLAYED = [(name, Paced(400, BATCHES)) for name in GALLERY] + [(name, FixedGrid(400, BATCHES)) for name in FIXED_ARMS]
 
 
 @pytest.mark.filterwarnings("ignore::rarely.ForgettingWarning")  # one world drifts
@@ -105,7 +108,7 @@ def test_the_default_policy_goes_on_exploring(name, schedule):
     """
     world, runs = GALLERY[name], []
     # A run with fifteen clicks, or one that waits for a lucky try, says little alone.
-    for seed in range(21, 24 if name in ("rare-reward", "wheel", "one-in-fifty") else 22):
+    for seed in range(21, 21 + (UNSURE if name in ("rare-reward", "wheel", "one-in-fifty") else 1)):
         rounds = world.rounds(seed=seed, count=400)
         policy = BatchNeuralUCB(world.dim, schedule, context_scale=world.context_scale, seed=seed)
         uniform = rounds.means.max(axis=1) - rounds.means.mean(axis=1)
