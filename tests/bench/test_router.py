@@ -10,7 +10,7 @@ from rarely.worlds import find_world
 from rarely.worlds.gallery import Router
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "router.py"
-ROUNDS, SHARE = 1500, 0.5
+ROUNDS, SHARE = 1000, 0.5
 
 
 @pytest.fixture(scope="module")

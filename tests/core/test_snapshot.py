@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rarely
+from effort import MANY
 from rarely import FixedGrid, LinUCB, NotPositiveDefinite, SnapshotError
 from rarely._core.saving import archive
 from worlds import MAKERS, contexts, play
@@ -60,15 +61,16 @@ def test_junk_in_the_header_gives_no_other_error(tmp_path, load, case, only):
     """Of a form of its own, in the part of the header that no other policy has."""
     whole = opened(case, tmp_path)
     refused, tried = 0, [place for place in places(whole.header) if not only or place[0] == only]
-    for place in tried:
-        for value in (*JUNK, ...):
+    junk = (*JUNK, ...)
+    for number, place in enumerate(tried):
+        for value in junk if MANY else junk[number % 3 :: 3]:
             try:
                 load(changed(whole.header, place, value), whole.arrays)
             except SnapshotError:
                 refused += 1
             except rarely.InvalidInput:
                 assert place == ("settings", "beta")
-    assert refused > 4 * len(tried) > 0
+    assert refused > (4 if MANY else 1) * len(tried) > 0
 
 
 FORMS = ("linear", "deep", "primal", "diagonal", "last_layer")

@@ -10,7 +10,7 @@ import pytest
 
 from rarely import BatchNeuralUCB, DeterminantTrigger, FixedGrid, NeuralUCB, Training
 
-ROUNDS, SEQUENTIAL = 200, 60
+ROUNDS, SEQUENTIAL = 120, 60
 """Of the schemes with batches, and of the one that trains after every round."""
 STEP = 2e-6
 """η: stable for 150 rounds of cosine with m = 60 (1.8 over the curvature is about 4e-6 there)."""

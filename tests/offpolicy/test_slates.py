@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from effort import MANY
 from rarely import LinUCB, Mixture, OnDemand, Uniform, Worth
 from rarely.errors import InvalidInput
 from rarely.offpolicy import DecisionLog, InvalidLog, NotIdentified, slates
@@ -76,9 +77,9 @@ def test_estimates_are_those_of_their_definitions(model):
 
 @pytest.mark.parametrize("model", ["whole", "cascade", "independent"])
 def test_intervals_hold_as_often_as_they_say(model):
-    rng, logs, n = np.random.default_rng(1), 500, 400
+    rng, logs, n = np.random.default_rng(1), 500 if MANY else 200, 400
     draw = alone if model == "independent" else drawn_in_turn
-    truth = world(draw(TARGET, rng.random((400_000, SLOTS)))[0], rng, model != "independent").sum(axis=1).mean()
+    truth = world(draw(TARGET, rng.random((200_000, SLOTS)))[0], rng, model != "independent").sum(axis=1).mean()
     held = 0
     for _ in range(logs):
         arms, chances = draw(LOGGING, rng.random((n, SLOTS)))
@@ -86,7 +87,8 @@ def test_intervals_hold_as_often_as_they_say(model):
             log_of(arms, chances, world(arms, rng, model != "independent")), conditional(TARGET, chances), model=model
         )
         held += estimate.low < truth < estimate.high
-    assert 0.93 <= held / logs <= 0.97
+    spread = np.sqrt(0.95 * 0.05 / logs)
+    assert abs(held / logs - 0.95) <= 2.2 * spread
 
 
 def test_a_policy_is_judged_by_slates_that_another_has_decided():
@@ -142,7 +144,8 @@ def test_independent_slots_of_slates_that_a_policy_decided():
     contexts, held = np.array([[0.3], [0.9], [0.1], [0.5]]), 0
     target = LinUCB(1, OnDemand(), beta=1.0, seed=9)
     best = np.argsort(-contexts[:, 0])[:SLOTS]
-    for seed in range(40):
+    logs = 40 if MANY else 20
+    for seed in range(logs):
         rng, log = np.random.default_rng((seed, 1)), DecisionLog()
         policy = LinUCB(1, OnDemand(), beta=1.0, exploration=Mixture(0.8), within_batch="frozen", seed=seed)
         for _ in range(100):
@@ -153,7 +156,7 @@ def test_independent_slots_of_slates_that_a_policy_decided():
         held += estimate.low < float((0.2 + 0.15 * best).sum()) < estimate.high
         cascade = slates(log, target, model="cascade")
         assert estimate.error < cascade.error
-    assert held >= 36
+    assert held >= 0.85 * logs
 
 
 def test_slots_that_were_not_seen_paid_nothing():

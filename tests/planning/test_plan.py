@@ -132,7 +132,7 @@ def test_a_plan_becomes_the_schedule_of_the_whole_horizon(made):
 
 def test_a_linear_world_needs_few_batches():
     # Runs differ, so the promise is about what is told surely by enough of them.
-    frontier = plan(Lines(), horizon=40, runs=28, policy="LinUCB", batches=[2, 12], kinds=["fixed"]).frontier
+    frontier = plan(Lines(), horizon=40, runs=20, policy="LinUCB", batches=[2, 12], kinds=["fixed"]).frontier
     assert frontier.enough(0.3, "fixed", surely=True).batches == 12
     few, many = frontier.of_kind("fixed")
     assert frontier.verdict(few, 0.3) == "outside"

@@ -200,7 +200,11 @@ def test_whatever_is_wrong_with_the_file_of_checkpoints_new_ones_are_made(make, 
 
 def test_overdue_updates_are_told_of_where_they_are_of_the_present(tmp_path):
     url = f"sqlite:///{tmp_path}/trial.db"
-    schedule = FixedGrid(120, 6)  # batches of 20
+    schedule = FixedGrid(600, 6)  # batches of 100
+
+    def decide(study, first, count):
+        answers = study.ask_many([(contexts_of(i), f"visit-{i}") for i in range(first, first + count)])
+        study.tell_many([(answer.id, float(answer.index == 1)) for answer in answers])
 
     def told(do):
         with warnings.catch_warnings(record=True) as caught:
@@ -211,17 +215,17 @@ def test_overdue_updates_are_told_of_where_they_are_of_the_present(tmp_path):
         return [str(each.message) for each in caught if each.category is ScheduleWarning]
 
     Study.create(url, "trial", policy=LinUCB(2, schedule, seed=0), arms=["a", "b", "c"]).close()
-    assert len(told(lambda study: play(study, 0, 42))) == 1
+    assert len(told(lambda study: decide(study, 0, 210))) == 1
     assert told(lambda study: None) == [
-        "an update has been due for 22 rounds, since round 20: version 0 still decides, without what was observed "
+        "an update has been due for 110 rounds, since round 100: version 0 still decides, without what was observed "
         "since. Call policy.update() when policy.due is True."
     ]
     assert not told(lambda study: study.update())[1:]
-    assert len(told(lambda study: play(study, 42, 50))) == 1
+    assert len(told(lambda study: decide(study, 210, 250))) == 1
     told(lambda study: study.update())
     assert not told(lambda study: study.rollback(0, actor="ann", reason="to see"))
-    said = told(lambda study: (study.replay(), study.verify(), play(study, 92, 5)))
-    assert [text.partition(":")[0] for text in said] == ["an update has been due for 72 rounds, since round 20"]
+    said = told(lambda study: (study.replay(), study.verify(), decide(study, 460, 5)))
+    assert [text.partition(":")[0] for text in said] == ["an update has been due for 360 rounds, since round 100"]
 
 
 def change(path, sql):

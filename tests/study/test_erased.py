@@ -446,7 +446,7 @@ def test_others_decide_while_persons_are_erased(make, storage):
     thread = threading.Thread(target=decide)
     thread.start()
     try:
-        for i in range(6):
+        for i in range(3):
             study.ask(PERSON, id=f"mustermann-{10 + i}")
             study.erase(f"mustermann-{10 + i}", **SIGNED)
     finally:

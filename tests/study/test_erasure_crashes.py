@@ -1,7 +1,7 @@
 """kill -9 in the middle of an erasure or a pruning: all of it is on record, or nothing, and the study is whole."""
 
+import os
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -12,34 +12,41 @@ from studies import linear, play
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is POSIX's")
 SIGNED = {"actor": "ann"}
 IDS = [f"visit-{i}" for i in range(3, 25, 3)]
-CHILD = """
-import os, sys
-from rarely.study import Study
-storage, act, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
-study = Study.open(storage, "trial")
-database, done = study._session.storage, 0
-execute = database.execute
-
-def counted(sql, parameters=()):
-    global done
-    done += 1
-    if done == at:
-        os.kill(os.getpid(), 9)
-    return execute(sql, parameters)
-
-database.execute = counted
-if act == "erase":
-    study.erase([f"visit-{i}" for i in range(3, 25, 3)], actor="ann")
-else:
-    study.prune(10**6, actor="ann")
-print(done)
-"""
 
 
-def child(storage, act, at=0):
-    return subprocess.run(
-        [sys.executable, "-c", CHILD, storage, act, str(at)], capture_output=True, text=True, timeout=120
-    )
+def forked(storage, act, at=0):
+    """Forget decisions in a process of its own, killed before statement `at`: its exit code, and what it counted."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.write(writing, str(statements(storage, act, at)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        said = pipe.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+
+
+def statements(storage, act, at):
+    """How many statements it takes to erase some decisions, or to prune all; before number `at` the process ends."""
+    study, done = Study.open(storage, "trial"), 0
+    database = study._session.storage
+    execute = database.execute
+
+    def counted(sql, parameters=()):
+        nonlocal done
+        done += 1
+        if done == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return execute(sql, parameters)
+
+    database.execute = counted
+    if act == "erase":
+        study.erase(IDS, **SIGNED)
+    else:
+        study.prune(10**6, **SIGNED)
+    return done
 
 
 def grown(storage):
@@ -57,11 +64,11 @@ def test_all_of_it_is_on_record_or_nothing(request, tmp_path, kind, act):
         server = request.getfixturevalue("postgresql")
         new = lambda i: server.new_schema(f"{act}_{i}")  # noqa: E731
     grown(storage := new("whole"))
-    total = int(child(storage, act).stdout)
+    total = int(forked(storage, act)[1])
     outcomes = set()
     for at in (total // 2, total - 6, total - 1, total):
         grown(storage := new(at))
-        assert child(storage, act, at).returncode == -signal.SIGKILL
+        assert forked(storage, act, at) == (-signal.SIGKILL, "")
         with Study.open(storage, "trial") as study:
             assert study.verify().whole
             done = len(study.verify().gone)
