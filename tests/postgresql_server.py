@@ -70,7 +70,7 @@ class Server:
         options = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder}
         options |= {"shared_buffers": "16MB", "max_connections": 40, "wal_level": "minimal", "max_wal_senders": 0}
         if not self.durable:
-            options |= {"fsync": "off", "full_page_writes": "off"}
+            options |= {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
         given = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         # A session of its own, so that `kill` reaches all of its processes.
         with open(os.path.join(self.folder, "log"), "ab") as log:

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from effort import MANY
 from rarely import BatchNeuralUCB, FixedGrid, LinTS
 
-every_storage = pytest.mark.parametrize("storage", ["memory", "sqlite", "postgresql"], indirect=True)
+KINDS = [*(["memory"] if MANY else []), "sqlite", "postgresql"]
+"""In memory is SQLite, too, and what all other tests use."""
+every_storage = pytest.mark.parametrize("storage", KINDS, indirect=True)
 
 
 class Clock:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from rarely_lab.engine.cell import LocalExecutor
+
 
 @pytest.fixture(scope="module")
 def sketched_figures():
@@ -9,3 +11,9 @@ def sketched_figures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rarely_lab.reproduce.report.page.drawn", lambda draw: '<svg viewBox="0 0 9 9"></svg>')
         yield
+
+
+@pytest.fixture
+def serial(monkeypatch):
+    """Cells played in this process: starting another takes longer than they do."""
+    monkeypatch.setattr("rarely_lab.commands.progress.LocalExecutor", lambda jobs: LocalExecutor(None))

@@ -13,7 +13,6 @@ from command_line import HIDDEN, call, python, told
 from rarely import __version__
 from rarely.console import console
 from rarely.extend.provisional import native
-from rarely_lab.engine.cell import LocalExecutor
 
 QUICK = ["reproduce", "cosine", "--preset", "code", "--runs", "2", "--rounds", "20", "--jobs", "1", "--only", "fixed-*"]
 SKETCH = '<svg viewBox="0 0 9 9"></svg>'
@@ -24,12 +23,6 @@ ALONE = (
 )
 """A fresh Python that plays in its own process, and reports nothing."""
 pytestmark = pytest.mark.usefixtures("sketched_figures")
-
-
-@pytest.fixture
-def serial(monkeypatch):
-    """Cells played in this process: starting another takes longer than they do."""
-    monkeypatch.setattr("rarely_lab.commands.progress.LocalExecutor", lambda jobs: LocalExecutor(None))
 
 
 @pytest.fixture
@@ -139,12 +132,12 @@ def own_table(tmp_path, text, *arguments):
     return call("compare", tmp_path / "own.csv", *arguments, *short, "--out", tmp_path / "out")
 
 
-def test_a_class_called_none_is_played(tmp_path):
+def test_a_class_called_none_is_played(tmp_path, serial):
     result = own_table(tmp_path, "x,kind\n" + "".join(f"{i % 2},{('none', 'some')[i % 2]}\n" for i in range(90)))
     assert result.exit_code == 0, told(result)
 
 
-def test_columns_can_be_left_out_by_name_and_number(tmp_path):
+def test_columns_can_be_left_out_by_name_and_number(tmp_path, serial):
     text = "id,x,y,kind\n" + "".join(f"{i},{i % 2},{i % 3},{'ab'[i % 2]}\n" for i in range(90))
     assert own_table(tmp_path, text, "--label", "kind", "--ignore", "id", "--ignore", "2").exit_code == 0
     refused = own_table(tmp_path, text, "--ignore", "nowhere")

@@ -244,7 +244,7 @@ def test_rounds_under_a_ceiling_are_decided_in_c_as_plainly(maker, costs):
 )
 def test_a_round_like_the_last_one_is_charged_as_plainly(seed, maker, arms, per, rate):
     """`decide_again` reads the ledger in C. The rounds that it refuses, of which there are few, go the plain way."""
-    rounds, draw, again = 60, np.random.default_rng(seed), 0
+    rounds, draw, again = 120 if MANY else 60, np.random.default_rng(seed), 0
     total = rate * (rounds if per == "horizon" else per)
     one, plain = (maker(D, Paced(rounds, 4), seed=seed).under(Ceiling(total, per=per)) for _ in range(2))
     plain._step = None

@@ -13,7 +13,7 @@ from rarely._cli import app
 PAGE = (Path(__file__).parents[3] / "docs" / "compare.md").read_text(encoding="utf-8")
 
 
-def test_the_policy_of_the_page_plays(tmp_path, monkeypatch):
+def test_the_policy_of_the_page_plays(tmp_path, monkeypatch, serial):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -107,7 +107,7 @@ def test_a_refused_record_is_named_and_the_exit_code_is_1(folder):
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
+def own(tmp_path, monkeypatch, serial):
     """A folder with policies of one's own: one that always takes the same arm, and one that fails."""
     text = "class Same:\n    def __init__(self, task):\n        self.arms = task.arms\n"
     text += "    def select(self, contexts):\n        return 0\n    def due(self, round):\n        return True\n"
@@ -222,7 +222,7 @@ def test_a_folder_of_a_comparison_is_refused_by_the_report_of_the_paper(folder):
     assert "its kind is 'comparison'" in result.output
 
 
-def test_columns_that_are_no_features_are_left_out(tmp_path, monkeypatch):
+def test_columns_that_are_no_features_are_left_out(tmp_path, monkeypatch, serial):
     rows = [f"{i},{i % 3 - 1}.5,{'ab'[i % 2]}" for i in range(40)]
     (tmp_path / "mine.csv").write_text("\n".join(["id,x,kind", *rows]), encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -136,7 +136,7 @@ def test_the_command_publishes_and_reads_back(folder, tmp_path):
     assert "--out is for a file of published records" in wrong.output
 
 
-def test_a_run_continues_from_published_records(published, folder, tmp_path):
+def test_a_run_continues_from_published_records(published, folder, tmp_path, serial):
     """Only what is asked for is copied, and only what is missing is played; digests of the first originals stay."""
     command = ["reproduce", "cosine", "--from", str(published), "--runs", "3", "--rounds", "101", "--preset", "code"]
     command += ["--only", "fixed-B40", "--jobs", "1", "--out", str(tmp_path / "out")]
@@ -204,7 +204,7 @@ def test_records_that_update_every_round_share_one_list(published):
     assert linear[0].data["updates"]["rounds"] is linear[1].data["updates"]["rounds"]
 
 
-def test_records_of_other_code_are_left_out_and_played_again(published, tmp_path, monkeypatch):
+def test_records_of_other_code_are_left_out_and_played_again(published, tmp_path, monkeypatch, serial):
     monkeypatch.setattr(Record, "fingerprint", classmethod(lambda cls, asked: "another"))
     assert read_fitting(published) == ([], {"reproduce/code": 8, "reproduce/linucb": 2})
     command = ["reproduce", "cosine", "--from", str(published), "--runs", "1", "--rounds", "101", "--preset", "code"]
