@@ -49,6 +49,7 @@ from rarely._core.inputs.forgetting import Discount, Window
 from rarely._core.inputs.history import History, Late, read_log, read_rewards
 from rarely._core.inputs.worth import with_worth
 from rarely._core.policies import ceilings
+from rarely._core.policies import update as updates
 from rarely._core.policies.ceilings import Ceiling, Ledger, Shares
 from rarely._core.policies.compaction import compacted, compacted_after_update
 from rarely._core.policies.compiled_step import CompiledStep, by_kernels
@@ -60,18 +61,7 @@ from rarely._core.policies.saving import POLICIES, content_of, decoded, encoded
 from rarely._core.policies.select import Scores, decide, require_open, scores_of
 from rarely._core.policies.slates import check_slots, plain_slate, require_arms, slate_at_once, slot_rewards
 from rarely._core.policies.state import BatchClock, PolicyEvent, PolicyState, UpdateRecord, Version, WithinBatch
-from rarely._core.policies.update import (
-    NO_REWARD,
-    UpdateJob,
-    UpdateResult,
-    adopt,
-    check_new,
-    prepare,
-    start_from_log,
-    update,
-    update_at_once,
-    with_digest,
-)
+from rarely._core.policies.update import UpdateJob, UpdateResult
 from rarely._core.reading import read_whole
 from rarely._core.saving.fields import plain
 from rarely._core.schedules import Budget, Schedule, schedule_from
@@ -201,7 +191,7 @@ class Policy(ABC):
         if np.isinf(rows).any() or not (policy._learner.takes_missing or np.isfinite(rows).all()):
             raise InvalidContexts("logged contexts must be finite; drop or fill in the rows that are not.")
         with np.errstate(all="ignore"):
-            state = start_from_log(policy._state, policy._factory, policy._beta, rows, values)
+            state = updates.start_from_log(policy._state, policy._factory, policy._beta, rows, values)
         policy._state = replace(state, reader=state.reader.after_log(contexts))
         return policy
 
@@ -495,15 +485,15 @@ class Policy(ABC):
         check_flag("force", force)
         with self._single_caller():
             state, beta = self._state, self._beta
-            done = update_at_once(state, beta) if progress is None is seconds else None
+            done = updates.update_at_once(state, beta) if progress is None is seconds else None
             if done is None:
                 with np.errstate(all="ignore"):
-                    done = update(state, self._factory, beta, force=force, progress=progress, seconds=seconds)
+                    done = updates.update(state, self._factory, beta, force=force, progress=progress, seconds=seconds)
             return self._updated(*done)
 
     def _updated(self, after: PolicyState, record: UpdateRecord) -> UpdateRecord:
         """Go to the state after an update, without the rounds that nobody needs now; log and announce it."""
-        announce(self._state, after, record, trained=record.reason not in NO_REWARD)
+        announce(self._state, after, record, trained=record.reason not in updates.NO_REWARD)
         after, record = compacted_after_update(self._state, after, record, self._limits.history)
         log_update(type(self).__name__, record)
         self._state = after if after.ledger is None else ceilings.repriced(after, new=record.accepted)
@@ -533,10 +523,10 @@ class Policy(ABC):
         check_flag("force", force)
         state = self._state
         with np.errstate(all="ignore"):
-            job = prepare(state, self._factory)
+            job = updates.prepare(state, self._factory)
             if not force:
-                check_new(state)
-            return with_digest(job, self.settings(), state.learned)
+                updates.check_new(state)
+            return updates.with_digest(job, self.settings(), state.learned)
 
     def adopt(self, result: UpdateResult) -> UpdateRecord:
         """Adopt an update that was run elsewhere: what `UpdateJob.run` returned.
@@ -550,7 +540,7 @@ class Policy(ABC):
         if not isinstance(result, UpdateResult):
             raise InvalidInput(f"adopt takes what job.run() returned; got {type(result).__name__}.")
         with self._single_caller(), np.errstate(all="ignore"):
-            return self._updated(*adopt(self._state, self._factory, self._beta, result, self.settings()))
+            return self._updated(*updates.adopt(self._state, self._factory, self._beta, result, self.settings()))
 
     def extend_budget(self, versions: int, *, reason: str) -> None:
         """Allow more versions than were planned; `events` records the round and the reason.

@@ -254,25 +254,23 @@ def _restored(opened: Archive, others: dict[str, Any]) -> Any:
 
 def _check_imported(policy: str, settings: Any, header: dict[str, Any]) -> None:
     """Refuse a file that names a class which is not imported: a policy, or one of its parts."""
-
-    def kind_of(part: Any, inner: str = "") -> Any:
-        if isinstance(part, dict) and inner in part:
-            return kind_of(part[inner], inner)
-        return part.get("kind") if isinstance(part, dict) else None
-
     settings, covariance = settings if isinstance(settings, dict) else {}, header.get("covariance")
-    learner = settings.get("learner")
+    learner, schedule = settings.get("learner"), settings.get("schedule")
+    while isinstance(schedule, dict) and "schedule" in schedule:
+        schedule = schedule["schedule"]
     maps = [settings.get("context_scale"), *(learner.values() if isinstance(learner, dict) else ())]
-    names: list[tuple[str, Any, Registry[Any]]] = [
-        ("policy", policy, POLICIES),
-        ("schedule", kind_of(settings.get("schedule"), "schedule"), SCHEDULES),
-        ("choice rule", kind_of(settings.get("exploration")), RULES),
-        ("learner", kind_of(learner), LEARNERS),
-        ("covariance", covariance.get("form") if isinstance(covariance, dict) else None, FORMS),
-        *(("map of contexts", kind_of(part), MAPS) for part in maps),
+    form = covariance.get("form") if isinstance(covariance, dict) else None
+    parts: list[tuple[str, Any, Registry[Any]]] = [
+        ("policy", {"kind": policy}, POLICIES),
+        ("schedule", schedule, SCHEDULES),
+        ("choice rule", settings.get("exploration"), RULES),
+        ("learner", learner, LEARNERS),
+        ("covariance", {"kind": form}, FORMS),
+        *(("map of contexts", each, MAPS) for each in maps),
     ]
-    for part, name, registry in names:
-        if name is not None and name not in registry and name != "none":
+    for part, described, registry in parts:
+        name = described.get("kind") if isinstance(described, dict) else None
+        if name not in (None, "none") and name not in registry:
             raise SnapshotError(
                 f"holds a {part} of kind {name!r}, which is not imported here; if the class is your own, import its "
                 "module before loading."
