@@ -33,7 +33,7 @@ from rarely._core.errors import (
     named_arguments,
     shown,
 )
-from rarely._core.growable_array import changed
+from rarely._core.growable_array import GrowingTuple, changed
 from rarely._core.inputs.contexts import RoundContexts
 from rarely._core.inputs.worth import Worth
 from rarely._core.policies.select import DecideOne, ScoredArms, prepared, restricted, rounds_at_once, score
@@ -212,10 +212,8 @@ class Ledger:
     curve: Array = field(default_factory=lambda: np.zeros((2, 1)))
     """(2, m): rising prices, and what a round spends at each of them."""
     solved: int = 0  # rounds when the price was solved
-    rounds: list[Recent | tuple[Array, Array]] = field(default_factory=list)
-    """The latest rounds, or contexts and scores of such as had all arms. Behind the first `end` only the longest of the
-    ledgers that share the list adds; prices are solved on the last `used` of these."""
-    end: int = 0
+    rounds: GrowingTuple[Recent | tuple[Array, Array]] = field(default_factory=GrowingTuple)
+    """The latest rounds, or contexts and scores of such as had all arms; prices are solved on the last `used`."""
     used: int = 0
     shown: Mapping[int, int] = field(default_factory=dict)
     """How often capped arms were shown in the period of the caps, which began after `capped` rounds."""
@@ -259,8 +257,8 @@ class Ledger:
         ]
 
     @property
-    def _latest(self) -> Any:
-        return self.rounds[self.end - self.used : self.end]
+    def _latest(self) -> tuple[Recent | tuple[Array, Array], ...]:
+        return self.rounds[len(self.rounds) - self.used :]
 
     @property
     def by_known_costs(self) -> bool:
@@ -328,11 +326,9 @@ class Ledger:
 
     def _with(self, latest: Recent | tuple[Array, Array], numbers: int) -> dict[str, Any]:
         """Return what changes with one more of the latest rounds; those that are too many go now and then."""
-        shared, used = self.end == len(self.rounds) < 2 * LATEST, self.used + 1
-        rounds: Any = self.rounds if shared else self._latest
-        rounds.append(latest)
+        rounds = self.rounds if len(self.rounds) < 2 * LATEST else GrowingTuple(self._latest)
         most = LATEST if numbers * LATEST <= MOST_NUMBERS else max(1, MOST_NUMBERS // numbers)
-        return {"rounds": rounds, "end": len(rounds), "used": used if used <= most else most}
+        return {"rounds": rounds.plus(latest), "used": min(self.used + 1, most)}
 
     def charged(self, spent: float, rows: Array, scores: Array) -> Ledger:
         """Return the ledger after a round of all arms, (K, d), with these scores, (6, 1, K)."""
@@ -355,11 +351,11 @@ class Ledger:
         The rounds stay among the latest, so that each one's number is known the next time.
         """
         kept = {user: entry for user, entry in self.kept.items() if entry[1] not in rounds}
-        latest: list[Any] = [
+        latest = [
             each._replace(rows=np.zeros_like(each.rows)) if round in rounds else each
             for round, each in enumerate(self.recent, last - self.used + 1)
         ]
-        return replace(self, rounds=latest, end=self.used, kept=kept)
+        return replace(self, rounds=GrowingTuple(latest), kept=kept)
 
     # --- saving
 
@@ -400,7 +396,7 @@ class Ledger:
             lists: dict[str, Any] = {name: dict(map(tuple, saved.value(name))) for name in ("shown", "waiting")}
             made = Ceiling(**ceiling) if ceiling else None
             saved.check((costs is not None) == (made is not None and made.costs == "learned"), "costs that are learned")
-            numbers |= {"rounds": recent, "end": len(recent), "used": len(recent)}
+            numbers |= {"rounds": GrowingTuple(recent), "used": len(recent)}
             return cls(made, shares, **numbers, kept=kept, costs=costs, **lists)
 
 
@@ -522,11 +518,11 @@ def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:
     if ledger.shares.sticky:
         oldest = state.history.rounds - ledger.shares.sticky
         ledger = replace(ledger, kept={user: entry for user, entry in ledger.kept.items() if entry[1] >= oldest})
-    if ledger.ceiling is None or not ledger.recent:
+    recent, count = ledger.recent, ledger.used
+    if ledger.ceiling is None or not count:
         return changed(state, ledger=ledger)
-    scored = _scored(state, ledger)
-    own = getattr(state.current.rule, "instead", state.current.rule)
-    rule, count = ledger.shares.rule(own, scored[0].means.shape[1]), len(ledger.recent)
+    scored = _scored(state, recent, ledger.costs)
+    rule = ledger.shares.rule(getattr(state.current.rule, "instead", state.current.rule), scored[0].means.shape[1])
 
     def spending(price: float) -> float:
         total = 0.0
@@ -536,9 +532,10 @@ def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:
             total += float((priced.probabilities(rule) * part.worth.spends).sum())
         return total / count
 
-    least = sum(float(each.spends[each.present].min()) for each in ledger.recent) / count
+    cheapest = [float(each.spends[each.present].min()) for each in recent]
+    least = sum(cheapest) / count
     found: dict[float, float] = {0.0: spending(0.0)}
-    largest = max(float(each.spends.max()) for each in ledger.recent)
+    largest = max(float(each.spends.max()) for each in recent)
     if found[0.0] > least and largest > 0:
         worths: Any = ((each, each.worth) for each in scored)
         scale = max(float(np.nanmax(np.abs(w.of(each.means) + np.abs(w.gain) * each.bonuses))) for each, w in worths)
@@ -557,14 +554,13 @@ def repriced(state: PolicyState, *, new: bool = False) -> PolicyState:
     prices = np.array(sorted(found))
     curve = np.array([prices, np.minimum.accumulate([found[price] for price in prices])])
     if not hasattr(state.current.rule, "instead"):  # rounds of a record are past
-        _warn_of_shortage(ledger, state.history.rounds + 1)
+        _warn_of_shortage(ledger, state.history.rounds + 1, min(cheapest))
     return changed(state, ledger=replace(ledger, curve=curve, solved=state.history.rounds))
 
 
-def _warn_of_shortage(ledger: Ledger, round: int) -> None:
+def _warn_of_shortage(ledger: Ledger, round: int, least: float) -> None:
     """Warn where no arm of the latest rounds is as cheap as each round that is left may be, unless that was known."""
     left, rate, rounds = ledger.left, ledger.rate(round), ledger.rounds_left(round)
-    least = min(float(each.spends[each.present].min()) for each in ledger.recent)
     if rounds > 0 and least > rate * (1 + 1e-6) and ledger.curve[1, -1] <= rate:
         warnings.warn(
             f"the ceiling is spent early: {max(left, 0.0):g} is left for {rounds} rounds, and no arm of the latest "
@@ -575,15 +571,15 @@ def _warn_of_shortage(ledger: Ledger, round: int) -> None:
         )
 
 
-def _scored(state: PolicyState, ledger: Ledger) -> list[ScoredArms]:
+def _scored(state: PolicyState, recent: list[Recent], costs: Costs | None) -> list[ScoredArms]:
     """Return what the version in use thinks of the latest rounds, with what they are worth and spend."""
-    recent, width = ledger.recent, max(len(each.present) for each in ledger.recent)
+    width = max(len(each.present) for each in recent)
     present, columns = np.zeros((len(recent), width), np.bool_), np.zeros((3, len(recent), width))
     for i, each in enumerate(recent):
         spends = each.spends
-        if ledger.costs is not None:
+        if costs is not None:
             spends = np.zeros(len(each.present))
-            spends[each.present] = ledger.costs.of(each.rows)
+            spends[each.present] = costs.of(each.rows)
         present[i, : len(spends)], columns[:, i, : len(spends)] = each.present, (*each.worth[:2], spends)
     asked: Any = ([each.rows for each in recent], present, width, False, bool(present.all()), True, Worth(*columns))
     rounds, current = RoundContexts(*asked), state.current.fork()
