@@ -300,8 +300,7 @@ class UpdateFromSums:
     @property
     def _forgetting(self) -> Forgetting | None:
         """How a Z that is rebuilt weighs its rounds; one that only grows takes each whole."""
-        result = self._result
-        return None if result.basis is None or result.memory is None else result.memory.forgetting
+        return None if self._result.basis is None else self._result.forgetting
 
     def adopt(self, total: Array | None, counted: int) -> UpdateRecord:
         """Let the policy go to its next version; `total` and `counted` are those of all new rounds, None without."""

@@ -29,7 +29,7 @@ from rarely._core.inputs.forgetting import Forgetting
 from rarely._core.inputs.history import History
 from rarely._core.model.features import Factors
 from rarely._core.policies.covariance_change import record_form_change
-from rarely._core.policies.learner import FitResult, Learner, Recall, ScoreOverride
+from rarely._core.policies.learner import FitResult, Learner, ScoreOverride
 from rarely._core.policies.monitor import announce, nothing_to_watch
 from rarely._core.policies.state import NO_UPDATE, ArmStats, PolicyState, UpdateRecord, Version
 from rarely._core.saving.fields import plain
@@ -87,7 +87,7 @@ class UpdateResult:
     fit: FitResult
     basis: Learner | None = None  # the learner whose features Z is rebuilt with
     covariance: Covariance | None = None  # Z of the rounds before the cut with those features, not frozen yet
-    memory: Recall | None = None  # what it learned from; None where nothing was learned
+    forgetting: Forgetting | None = None  # how what it learned from was weighed
 
     @property
     def accepted(self) -> bool:
@@ -152,7 +152,7 @@ class UpdateJob:
         watch.announce(1.0, "done")
         same = memory.forgetting == self.history.forgetting
         cut = self.cut if same else replace(self.cut, samples=history.counted)
-        return UpdateResult(cut, fit, basis, covariance, memory)
+        return UpdateResult(cut, fit, basis, covariance, memory.forgetting)
 
     def _basis(self, fit: FitResult, memory: Forgetting | None) -> Learner | None:
         """Return the learner whose features Z must be rebuilt with; None if no rebuild is needed."""
@@ -283,10 +283,9 @@ def _apply(
 ) -> tuple[PolicyState, UpdateRecord]:
     """Return the state after an update; rounds and rewards since its cut stay as they are."""
     cut, fit, history = result.cut, result.fit, state.history
-    if result.memory is not None and not fit.reason:
-        history = history.with_forgetting(result.memory.forgetting)
     current, version, learned, base = state.current, state.clock.version, state.learned, cut.log_det
     if not fit.reason:
+        history = history.with_forgetting(result.forgetting)
         version, learned = version + 1, cut.arrived
         covariance = _next_covariance(state, factory, result)
         learner = fit.learner
