@@ -357,12 +357,10 @@ class NeuralUCB(BatchNeuralUCB):
     (True, 1)
     """
 
+    _fixed = ("schedule",)
+
     def __init__(self, dim: int | None = None, **settings: Any) -> None:
         super().__init__(dim, EveryRound(), **settings)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON."""
-        return {name: value for name, value in super().settings().items() if name != "schedule"}
 
 
 class NeuralTS(BatchNeuralUCB):
@@ -400,6 +398,8 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
     array([0.95, 0.05])
     """
 
+    _fixed = ("beta", "exploration")
+
     def __init__(
         self, dim: int | None = None, schedule: Schedule | None = None, *, epsilon: float = 0.1, **settings: Any
     ) -> None:
@@ -409,12 +409,7 @@ class NeuralEpsilonGreedy(BatchNeuralUCB):
                 "exploration. Use BatchNeuralUCB for more."
             )
         super().__init__(dim, schedule, beta=0.0, exploration=Mixture(epsilon), **settings)
-        self._epsilon = epsilon
-
-    def settings(self) -> dict[str, Any]:
-        """Return the constructor's arguments as JSON."""
-        own = {name: value for name, value in super().settings().items() if name not in ("beta", "exploration")}
-        return own | {"epsilon": self._epsilon}
+        self._settings["epsilon"] = epsilon
 
 
 class NeuralLinear(NeuralTS):

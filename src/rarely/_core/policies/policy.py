@@ -107,6 +107,7 @@ class Policy(ABC):
     """Returns contexts of another form, which a model of the user's may have, as rows of numbers."""
     _settings: dict[str, Any]
     """The constructor's arguments; `settings` has form, limits and seed as they are now."""
+    _fixed: ClassVar[tuple[str, ...]] = ()  # arguments of its base that a subclass fixes, and does not take
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -164,7 +165,8 @@ class Policy(ABC):
         A `beta` that is a function cannot be JSON: give it again beside the others.
         """
         form = {"covariance": self._factory.form} if "covariance" in self._settings else {}
-        return encoded(self._settings | form | {"limits": self._limits, "seed": self._seed})
+        now = self._settings | form | {"limits": self._limits, "seed": self._seed}
+        return encoded({name: value for name, value in now.items() if name not in self._fixed})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return `settings()`, by the name that scikit-learn has for it; `sklearn.base.clone` starts anew with them."""
