@@ -28,7 +28,8 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -290,20 +291,26 @@ def say_overdue(clock: BatchClock, round: int) -> None:
     )
 
 
-def log_update(policy: str, record: UpdateRecord) -> None:
-    """Log one update; a library logs nothing unless the program asks for it."""
+@cache
+def _logger() -> Any:
+    """Return the library's logger, which says nothing unless the program asks for it."""
     import logging  # only here, because importing it takes long
 
     logger = logging.getLogger("rarely")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
+    return logger
+
+
+def log_update(policy: str, record: UpdateRecord) -> None:
+    """Log one update."""
     if record.accepted:
-        logger.info(
+        _logger().info(
             "%s: version %d after round %d, from %d rewards (%d missing)",
             *(policy, record.version, record.round, record.samples, record.missing),
         )
     else:
-        logger.warning("%s: no new version after round %d: %s", policy, record.round, record.reason)
+        _logger().warning("%s: no new version after round %d: %s", policy, record.round, record.reason)
 
 
 def _of_schedule(before: BatchClock, after: BatchClock, record: UpdateRecord) -> Iterator[Said]:
