@@ -257,8 +257,8 @@ def named_arguments(kind: Kind, read: Callable[[str, Any], Any] | None = None) -
     `read` returns what the constructor gets, for an argument's name and value.
     """
     made: Any = kind
-    init, signature = made.__init__, inspect.signature(made.__init__)
-    _, *positions = signature.parameters
+    init = made.__init__
+    positions = [] if read is None else [*inspect.signature(init).parameters][1:]
 
     @wraps(init)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -269,7 +269,7 @@ def named_arguments(kind: Kind, read: Callable[[str, Any], Any] | None = None) -
             init(self, *args, **kwargs)
         except TypeError:
             try:
-                signature.bind(self, *args, **kwargs)
+                inspect.signature(init).bind(self, *args, **kwargs)
             except TypeError as error:
                 owner, names = type(self).__name__, _argument_names(type(self))
                 check_names(owner, kwargs, names)
