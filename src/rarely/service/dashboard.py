@@ -113,14 +113,8 @@ def render_study(
     schedule = made[-1].content["settings"].get("schedule")
     numbers = [event.content["number"] for event in made if event.kind in ("create", "version")]
     with earned.lock:
-        rows = by_version(earned)
-        shown: dict[str, Any] = {
-            "by_version": rows[-LATEST:],
-            "by_arm": by_arm(earned, names)[:LATEST],
-            "in_worth": earned.in_worth,
-            "judged": judged(rows, status.version),
-            "panels": [panel for panel in (_rewards(earned, rows), _shares(earned, names)) if panel],
-        }
+        rows, arms, in_worth = by_version(earned), by_arm(earned, names)[:LATEST], earned.in_worth
+        panels = [panel for panel in (_rewards(earned, rows), _shares(earned, names)) if panel]
     return render(
         "rarely.service",
         "study.html",
@@ -136,7 +130,11 @@ def render_study(
         steps=[event for event in acts if event.kind not in ("create", "rejected")][: -LATEST - 1 : -1],
         quarantined=study.quarantined(LATEST),
         health=[*_conditions(status), *health],
-        **shown,
+        by_version=rows[-LATEST:],
+        by_arm=arms,
+        in_worth=in_worth,
+        judged=judged(rows, status.version),
+        panels=panels,
     )
 
 
