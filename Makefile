@@ -19,10 +19,10 @@ run: $(VENV)/.lab                  ## six policies on the quadratic problem, in 
 	$(BIN)/rarely reproduce --quick --out out/quick
 
 # Ten runs of everything: many hours on two cores. Stop it at any moment; the same command goes on.
-reproduce: $(VENV)/.lab            ## the paper's experiments in full: out/full/report.html, docs/records.json.gz
+reproduce: $(VENV)/.lab            ## the paper's experiments in full: out/full/report.html, out/full/records.jsonl.xz
 	$(BIN)/rarely reproduce cosine quadratic mushroom magic cosine-sd quadratic-sd magic-m400 --runs 10 --out out/full
 	$(BIN)/rarely reproduce growth --preset practical --runs 10 --out out/full
-	$(BIN)/rarely report out/full --publish docs/records.json.gz --markdown out/full/results.md
+	$(BIN)/rarely report out/full --publish out/full/records.jsonl.xz --markdown out/full/results.md
 
 lint: $(VENV)/.installed           ## lint, types, arrows
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """The table of README: means of published runs whose seeds no decision about the default policy used.
 
-    python benchmarks/fresh_seeds.py                       # docs/records.json.gz, seeds 30 to 99
+    python benchmarks/fresh_seeds.py                       # docs/records, seeds 30 to 99
 
 Faults of the default were found and mended on seeds 0 to 29 of these worlds. Each cell is the mean total regret ± its
 standard error, in preset `practical`; LinUCB has a constant in its contexts.
@@ -25,7 +25,7 @@ def cell(regrets: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("records", nargs="?", type=Path, default=Path(__file__).parents[1] / "docs" / "records.json.gz")
+    parser.add_argument("records", nargs="?", type=Path, default=Path(__file__).parents[1] / "docs" / "records")
     parser.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "LAST"), default=(30, 99))
     asked = parser.parse_args()
     runs: dict[tuple[str, Configuration], list[float]] = {}

@@ -49,7 +49,7 @@ from rarely_lab.reproduce.report.claims import ALPHA, ESTIMANDS, HELD, Check, Cl
 from rarely_lab.reproduce.report.paper_claims import CLAIMS, OVERALL
 from rarely_lab.reproduce.report.results import Comparison, Series, _linear, compare
 
-RECORDS = Path(__file__).parents[1] / "docs" / "records.json.gz"
+RECORDS = Path(__file__).parents[1] / "docs" / "records"
 ROUNDS = 2000
 MANY = 400
 """Runs whose mean is taken for the truth where there is no formula: gaps between two regrets."""

@@ -45,7 +45,7 @@ def test_the_published_verdicts_are_recomputed(tmp_path, monkeypatch):
     from rarely_lab.engine.record import read_packed
     from rarely_lab.reproduce.records import Record
 
-    records = read_packed(DOCS / "records.json.gz", Record).records
+    records = read_packed(DOCS / "records", Record).records
     write_tables(tmp_path, records, judge(compare(records)))
     verdicts = again(tmp_path, monkeypatch)
     told = verdicts[verdicts.published != "not applicable"]

@@ -25,7 +25,7 @@ from rarely_lab.reproduce.records import SHORT, Record, Store, check_engines, re
 from rarely_lab.reproduce.report.page import write_report
 from rarely_lab.reproduce.report.results import compare
 
-PUBLISHED = Path(__file__).parents[3] / "docs" / "records.json.gz"
+PUBLISHED = Path(__file__).parents[3] / "docs" / "records"
 LONGEST = 60
 """Seconds of a run, of which 30 are replayed."""
 SEEDS = (0, 1, 7)
@@ -271,12 +271,34 @@ def test_published_cells_that_are_played_again_are_equal(published):
 
 @pytest.fixture(scope="module")
 def some():
-    """The records of a few seeds in docs/records.json.gz, which docs/results.md is made from."""
-    if not PUBLISHED.exists():
-        pytest.skip("there are no published records; make reproduce makes them")
-    content = json.loads(gzip.decompress(PUBLISHED.read_bytes()))
+    """The records of a few seeds that 0.3 published."""
+    content = json.loads(gzip.decompress((PUBLISHED / "0.3.json.gz").read_bytes()))
     content["records"] = [one for one in content["records"] if one["seed"] in SEEDS]
     return Record.of_object(sealed_text(content))
+
+
+def test_a_later_file_of_a_folder_replaces_records_and_leaves_out_those_of_earlier_code(published, tmp_path):
+    records = read_packed(published, Record).records
+    linear = [one for one in records if one.configuration.linear]
+    networks = [one for one in records if not one.configuration.linear]
+    earlier = [Record(one.data | {"regret": 1.0, "code": "earlier"}) for one in records]
+    pack([Record(json.loads(sealed_text({**one.data}))) for one in earlier], tmp_path / "1.jsonl.gz")
+    pack([linear[0]], tmp_path / "2.jsonl.xz")
+    found = read_packed(tmp_path, Record)
+    assert not found.refused
+    assert [one.id for one in found.records if one.configuration.linear] == [linear[0].id]
+    assert found.records.count(linear[0]) == 1
+    assert {one.id for one in found.records if one.code == "earlier"} == {one.id for one in networks}
+    write_report(tmp_path / "page", published=tmp_path)
+    assert (tmp_path / "page" / "report.html").exists()
+
+
+def test_every_published_file_but_the_first_is_of_this_code():
+    """What no longer fits is played anew at the next release."""
+    for piece in sorted(PUBLISHED.iterdir())[1:]:
+        records, left_out = read_fitting(piece)
+        assert records
+        assert left_out == {}
 
 
 @pytest.fixture(scope="module")

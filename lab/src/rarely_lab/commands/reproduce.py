@@ -21,7 +21,7 @@ from rarely.extend.checks import check_choice
 from rarely.runs.files import check_folder
 from rarely_lab.commands.progress import File, Names, Replace, executor_of, play_cells, say_refused
 from rarely_lab.engine.cell import Executor
-from rarely_lab.engine.record import PACKED, copy_records, group_of
+from rarely_lab.engine.record import copy_records, group_of, is_packed
 from rarely_lab.reproduce import catalogue
 from rarely_lab.reproduce.catalogue import Cell
 from rarely_lab.reproduce.config import PRESETS
@@ -177,16 +177,16 @@ def _check_engine(cells: Sequence[Cell], out: Path, *, gpu: bool) -> None:
 
 @guarded
 def report_command(
-    folder: Annotated[Path, typer.Argument(help="A folder of reproduce, or published records, .gz or .xz.")] = Path(
-        "out"
-    ),
+    folder: Annotated[
+        Path, typer.Argument(help="A folder of reproduce, published records, .gz or .xz, or a folder of such files.")
+    ] = Path("out"),
     markdown: Annotated[File, typer.Option(help="Also write claims and tables to this file.")] = None,
     publish: Annotated[
         File, typer.Option(help="Also write the records, in a compact form, to this file; .xz is the smallest.")
     ] = None,
     csv: Annotated[File, typer.Option(help="Also write runs.csv and checks.csv into this folder.")] = None,
     few_updates: Annotated[File, typer.Option(help="Also write a page on what few updates cost to this file.")] = None,
-    out: Annotated[File, typer.Option(help="The folder for the report of a file; by default one beside it.")] = None,
+    out: Annotated[File, typer.Option(help="The folder for the report of a file; by default FILE-report.")] = None,
 ) -> None:
     """Draw figures, judge claims and write the report again, from the records alone.
 
@@ -197,14 +197,14 @@ def report_command(
     - `rarely report out`
     - `rarely report out --markdown results.md` — the claims and tables as Markdown too
     - `rarely report out --publish records.json.gz` — all records in one file of a few MB
-    - `rarely report records.json.gz --out published` — the report from that file
+    - `rarely report docs/records --out published` — the report from published files
     - `rarely report records.json.gz --csv tables` — all runs and all checks as flat tables, too
     """
-    published = folder if folder.suffix in PACKED else None
+    published = folder if is_packed(folder) else None
     if published is None and out is not None:
         raise InvalidInput("--out is for a file of published records; the report of a folder is written into it.")
     if published is not None:
-        folder = out or published.with_name(published.name.partition(".json")[0])
+        folder = out or published.with_name(f"{published.name.partition('.json')[0]}-report")
         check_folder(folder)
     written = make_report(folder, published, publish, markdown, csv, few_updates)
     if publish is not None:

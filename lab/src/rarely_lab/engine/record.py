@@ -356,7 +356,9 @@ def pack(records: Sequence[AnyRecord], path: Path) -> None:
 
 
 def read_packed(path: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
-    """Return the records of a packed file; a damaged line is refused, and the others are read."""
+    """Return the records of a packed file, or of a folder of such files; a damaged line is refused, others are read."""
+    if path.is_dir():
+        return _read_pieces(path, record_type)
     try:
         with (lzma if path.suffix == PACKED[1] else gzip).open(path, "rt", encoding="utf-8") as file:
             text = file.read(LARGEST_FILE + 1)
@@ -382,6 +384,27 @@ def read_packed(path: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
     return Found(records, refused)
 
 
+def is_packed(path: Path) -> bool:
+    """Return whether it is a file of packed records, or a folder of such files."""
+    if not path.is_dir() or (path / "records").is_dir():
+        return path.suffix in PACKED
+    return any(piece.suffix in PACKED for piece in path.iterdir())
+
+
+def _read_pieces(folder: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
+    """Return the records of all packed files in the order of their names, of which a later one replaces an earlier.
+
+    So does its code: where two made records of one family, those of the earlier code are left out.
+    """
+    pieces = [read_packed(piece, record_type) for piece in sorted(folder.iterdir()) if piece.suffix in PACKED]
+    latest, records = dict[str | None, str](), dict[str, AnyRecord]()
+    for piece in pieces:
+        latest |= {record.golden_family(record.asked): record.numerics for record in piece.records}
+        records |= {record.id: record for record in piece.records}
+    current = [one for one in records.values() if one.numerics == latest[one.golden_family(one.asked)]]
+    return Found(current, [refusal for piece in pieces for refusal in piece.refused])
+
+
 def read_records(source: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
     """Return the records of a folder or of a packed file, and what is refused; raise MixedRecords as they ask."""
     stored = find_records(source, record_type)
@@ -391,7 +414,7 @@ def read_records(source: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]
 
 def find_records(source: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
     """Return what `read_records` does, whether or not the records belong together."""
-    return read_packed(source, record_type) if source.is_file() else Store(source, record_type).find()
+    return read_packed(source, record_type) if is_packed(source) else Store(source, record_type).find()
 
 
 def copy_records(records: Sequence[AnyRecord], store: Store[AnyRecord], progress: Callable[[int, int], None]) -> int:
