@@ -1,10 +1,10 @@
-"""Draw the picture of README: what a policy loses that is trained 19 times, or after every round.
+"""Draw the picture of README: what a policy loses that is updated 19 times, or after every round.
 
-    python docs/picture.py               # some minutes; writes docs/images/retrain-rarely.svg
+    python docs/picture.py               # a quarter of an hour; writes docs/images/retrain-rarely.svg
 
 Three policies play the cosine problem of the paper, 1000 rounds, on 5 seeds that no decision about the policies used.
-Both networks are the library's default, which tunes itself. The picture shows the mean total regret and, below it, the
-rounds after which the rare one was trained, in the first of the runs.
+Both others are the library's default, whose evidence is weighed anew at each update. The picture shows the mean total
+regret and, below it, the rounds after which the rare one was updated, in the first of the runs.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def makers(rounds: int, batches: int) -> dict[str, tuple[Maker, str]]:
     """Return the three policies by the label of their curve, with its colour."""
     return {
         "random choice": (lambda dim, seed: Uniform(dim, seed=seed), PALETTE["grey"]),
-        "NeuralUCB that tunes itself, trained after every round": (
+        "the same policy, updated after every round": (
             lambda dim, seed: NeuralUCB(dim, seed=seed),
             PALETTE["orange"],
         ),
-        f"the default policy, trained {batches - 1} times": (
+        f"the default policy, updated {batches - 1} times": (
             lambda dim, seed: BatchNeuralUCB(dim, Paced(rounds, batches), seed=seed),
             PALETTE["blue"],
         ),
@@ -75,7 +75,7 @@ def draw(path: Path, rounds: int = ROUNDS, seeds: int = SEEDS, batches: int = BA
         top = 2.2 * max(list(totals.values())[1:])
         axes.plot(updates, np.full(len(updates), -0.05 * top), "|", color=colour, markersize=9, clip_on=False)
         axes.annotate(
-            "each tick: one training", (updates[-1], -0.05 * top), (rounds, 0.06 * top), ha="right", color=colour
+            "each tick: one update", (updates[-1], -0.05 * top), (rounds, 0.06 * top), ha="right", color=colour
         )
         axes.set_ylim(-0.1 * top, top)
         axes.set_xlim(0, rounds)
