@@ -49,11 +49,6 @@ class Cell(ABC):
     def play(self) -> dict[str, Any]:
         """Play it, and return the content of its record as JSON."""
 
-    @property
-    def together(self) -> tuple[str, Any]:
-        """What plays it with others on a GPU, and what they have in common; "" is a processor, which plays it alone."""
-        return "", None
-
     def work(self) -> float:
         """Predict how long it takes, relative to other cells."""
         return 1.0

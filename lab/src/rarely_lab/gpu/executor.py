@@ -90,7 +90,7 @@ class GpuExecutor:
     work = staticmethod(seconds_of)
 
 
-def parted(cells: Sequence[runs.Cell]) -> list[Part]:
+def parted(cells: Sequence[Any]) -> list[Part]:
     """Return all cells in parts; sequential runs are a part of their own, for the others would wait for them."""
     groups, parts = dict[Any, list[Any]](), list[Part]()
     for cell in cells:

@@ -113,6 +113,7 @@ class Cell(Setup, engine.Cell):
 
     @property
     def together(self) -> tuple[str, Any]:
+        """What plays it with others on a GPU, and what they have in common; "" is a processor, which plays it alone."""
         kind = self.configuration.kind
         if self.problem.timed or self.reading == "code" or self.configuration.linear or kind in ("uniform", "default"):
             return "", None
