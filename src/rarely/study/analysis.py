@@ -42,6 +42,8 @@ MAX_PAIRED = 10  # arms up to which every pair is compared; of more, each with t
 IMBALANCE = 0.1  # standardised difference that counts as an imbalance, if chance does not explain it
 TENTHS = 10  # parts of the rounds over which the allocation is shown
 TIPPING = 1e-3  # to which a tipping point is found
+UNKNOWN = {"estimate": math.nan, "low": -math.inf, "high": math.inf, "boundary": math.inf}
+"""What a look on record says of an effect, and what it means where that is None, as JSON has no number for it."""
 Arms = tuple[int, ...]  # the arm of a mean, or an arm and the one that it is compared with
 
 
@@ -68,14 +70,10 @@ class Effect:
     exact_high: float  #: The same for any number of rounds; infinite without a range of rewards or a limit.
     missing: int  #: Decisions without a reward so far.
     bound_low: float
-    bound_high: (
-        float  #: The last look's interval, whatever the missing rewards are; infinite without a range or a look.
-    )
+    bound_high: float  #: The last look's interval, whatever the missing rewards are; infinite without a range or look.
     effective: float  #: How many rounds the variance rests on.
     level: float = 0.95  #: Of the intervals of its looks.
-    shown: int | None = (
-        None  #: The look, from 0, that showed a difference by the comparisons of the plan; None if none.
-    )
+    shown: int | None = None  #: The look, from 0, that showed a difference by the plan's comparisons; None if none.
     final: Final | None = None  #: What is said at the end, by the order of stages; None before.
     adjusted: float | None = None  #: Its p-value for all registered comparisons together; None before.
     tipping: float | None = None
@@ -160,9 +158,7 @@ class Analysis:
     notes: tuple[str, ...]  #: What the intervals rest on.
     flow: tuple[tuple[str, int, int, int, int | None, float], ...] = ()
     """Of each arm: its name, patients, outcomes, patients without one, when it was closed, and the plain mean."""
-    patients: tuple[
-        tuple[str, tuple[float, ...]], ...
-    ] = ()  #: The mean of each covariate in each stage, in their order.
+    patients: tuple[tuple[str, tuple[float, ...]], ...] = ()  #: Each covariate's mean in each stage, in their order.
     allocation: tuple[tuple[int, tuple[float, ...]], ...] = ()
     """The mean probability of each arm over time: the last round of each tenth, and the probabilities."""
     acts: tuple[tuple[str, str, str, str], ...] = ()  #: Looks taken and what was closed: the day, who, what, and why.
@@ -215,7 +211,14 @@ def analyse(
     session: Session, *, plan: AnalysisPlan | None = None, control: str | None = None, as_of: Any = None
 ) -> Analysis:
     """Analyse the trial on record; see `Study.analysis`."""
-    return _Trial(session, seq_of(session, as_of), plan, control).analysis()
+    last = session.last_seq()
+    moment = last if as_of is None else read_moment(as_of, "as_of", last, end=True)
+    if not isinstance(moment, int):
+        with session.reading() as tables:
+            moment = tables.last_until(round(moment.timestamp() * 1e6), last)
+        if not moment:
+            raise InvalidStudy(f"the study began after {as_of}: nothing was on record then.")
+    return _Trial(session, moment, plan, control).analysis()
 
 
 class _Trial:
@@ -267,10 +270,10 @@ class _Trial:
 
     def analysis(self) -> Analysis:
         """Return the analysis."""
-        effects, outcomes, stages = self._effects(), self._outcomes, self._stages
-        (cut_at,), times = self._session.events(self._last - 1, self._last), self._times
+        effects, chances, stages, times = self._effects(), self._outcomes.chances, self._stages, self._times
+        (cut_at,) = self._session.events(self._last - 1, self._last)
         each_stage = [stages == stage for stage in dict.fromkeys(stages.tolist())]
-        tenths = np.array_split(np.arange(self._count), min(TENTHS, self._count) or 1)
+        tenths = np.array_split(np.arange(self._count), min(TENTHS, self._count)) if self._count else []
         made = Analysis(
             study=self._session.name,
             plan=self._plan,
@@ -288,9 +291,7 @@ class _Trial:
                 (name, tuple(float(x[there].mean()) for there in each_stage)) for name, x in self._columns().items()
             ),
             acts=tuple(self._acts()),
-            allocation=tuple(
-                (int(part[-1]) + 1, tuple(outcomes.chances[part].mean(axis=0).tolist())) for part in tenths if len(part)
-            ),
+            allocation=tuple((int(part[-1]) + 1, (*chances[part].mean(axis=0).tolist(),)) for part in tenths),
             event=cut_at.seq,
             hash=cut_at.hash,
             time=cut_at.time,
@@ -304,13 +305,12 @@ class _Trial:
         """Return all effects."""
         compared = [arms for arms in self._arms if len(arms) > 1 and self._registered(arms)]
         shown = planned.shown_at([self.cuts[self._name(arms)] for arms in compared], self._plan)
-        found = {arms: self._effect(arms, 1 - self._plan.level) for arms in self._arms if arms not in compared}
         share = planned.share_of(self._plan, len(compared))
-        found |= {arms: self._compared(arms, share, at) for arms, at in zip(compared, shown, strict=True)}
-        p_values = {arms: effect.final.p for arms, effect in found.items() if effect.final is not None}
-        adjusted = planned.adjusted([*p_values.values()], len(compared), self._plan)
-        found |= {arms: replace(found[arms], adjusted=p) for arms, p in zip(p_values, adjusted, strict=True)}
-        return [found[arms] for arms in self._arms]
+        found = {arms: self._compared(arms, share, at) for arms, at in zip(compared, shown, strict=True)}
+        ended = {arms: effect.final.p for arms, effect in found.items() if effect.final is not None}
+        for arms, p in zip(ended, planned.adjusted([*ended.values()], len(compared), self._plan), strict=True):
+            found[arms] = replace(found[arms], adjusted=p)
+        return [found.get(arms) or self._effect(arms, 1 - self._plan.level) for arms in self._arms]
 
     def _targets(self, control: str | None) -> list[Arms]:
         """Return the arms, then the pairs: first those with the control arm."""
@@ -333,30 +333,24 @@ class _Trial:
         An arm that was closed leaves no error to the looks after it, beyond the share of its own outcomes: else whoever
         closes arms chooses where error is spent, by what they showed.
         """
-        scores, name, rounds = self._scores[arms], self._name(arms), self._plan.rounds
-        found = planned.cuts_of(scores, self._plan, self._count)
+        scores, name = self._scores[arms], self._name(arms)
+        end = min((self._closed[arm] for arm in arms if arm in self._closed), key=lambda event: event.seq, default=None)
+        found, late = planned.cuts_of(scores, self._plan, self._count), list[bool]()
         if self.looks:
-            each = [
-                (look, look.rows[name]["summary"] if look.event else scores.until(look.round)) for look in self.looks
-            ]
-            found = [Cut(look.round, look.fraction, read_summary(summary)) for look, summary in each]
-        ends = [self._closed[arm] for arm in arms if arm in self._closed]
-        if not ends:
-            return found
-        end = min(ends, key=lambda event: event.seq)
-        after = [look.event > end.seq or not look.event for look in self.looks] or [
-            cut.round > end.content["round"] for cut in found
-        ]
-        return [
-            each._replace(fraction=min(each.fraction, each.summary.rounds / rounds)) if late else each
-            for each, late in zip(found, after, strict=True)
-        ]
+            known = [read_summary(x.rows[name]["summary"]) if x.event else scores.until(x.round) for x in self.looks]
+            found = [Cut(x.round, x.fraction, summary) for x, summary in zip(self.looks, known, strict=True)]
+        if end is not None:
+            late = [not look.event or look.event > end.seq for look in self.looks]
+            late = late or [each.round > end.content["round"] for each in found]
+        for place in np.flatnonzero(late):
+            least = min(found[place].fraction, found[place].summary.rounds / self._plan.rounds)
+            found[place] = found[place]._replace(fraction=least)
+        return found
 
     def _effect(self, arms: Arms, alpha: float) -> Effect:
-        outcomes, names, limit = self._outcomes, self._names, self._limit(arms)
+        names, limit, error = self._names, self._limit(arms), 1 - self._plan.level
         scores, cuts, within = self._scores[arms], self.cuts[self._name(arms)], self._within(arms)
-        span, error, summary = within[1] - within[0], 1 - self._plan.level, scores.until(self._count)
-        span = span / len(arms)  # of rewards
+        span, summary = (within[1] - within[0]) / len(arms), scores.until(self._count)  # the span of rewards
         registered, closed = self._registered(arms), any(arm in self._closed for arm in arms)
         looks = planned.looks_of(cuts, self._plan, alpha, within)
         if len(arms) > 1 and registered:
@@ -366,7 +360,7 @@ class _Trial:
         if limit > 0 and math.isfinite(span):
             low, high = statistics.exact_interval(scores.values - shift, span, limit, error)
             exact = cut((low + shift, high + shift), within)
-        lacking = outcomes.present[:, arms].all(axis=1) & self._missing
+        lacking = self._outcomes.present[:, arms].all(axis=1) & self._missing
         now = (float(np.clip(summary.estimate, *within)), summary.rounds)
         always = cut(statistics.anytime(summary, self._plan.rounds, error), within)
         bound = cut(self._bound(arms, looks[-1]) if looks else EVERYTHING, within)
@@ -385,10 +379,7 @@ class _Trial:
         for place, each in enumerate(self.looks):
             if each.event:
                 row, now = each.rows[name], scores.until(each.round)
-                absent = {"estimate": math.nan, "low": -math.inf, "high": math.inf, "boundary": math.inf}
-                said: dict[str, Any] = {
-                    part: other if row[part] is None else row[part] for part, other in absent.items()
-                }
+                said: Any = {part: x if row[part] is None else row[part] for part, x in UNKNOWN.items()}
                 ends = cut(now.interval(said["boundary"]), within)
                 later = (now.rounds, float(np.clip(now.estimate, *within)), *ends)
                 known = {part: math.nan if x is None else x for part, x in (row.get("outlook") or {}).items()}
@@ -655,19 +646,6 @@ class _Trial:
             )
 
 
-def seq_of(session: Session, as_of: Any) -> int:
-    """Return the last event of a day or a moment, given as text or `datetime`; or an event by its number."""
-    last = session.last_seq()
-    moment = last if as_of is None else read_moment(as_of, "as_of", last, end=True)
-    if isinstance(moment, int):
-        return moment
-    with session.reading() as tables:
-        found = tables.last_until(round(moment.timestamp() * 1e6), last)
-    if not found:
-        raise InvalidStudy(f"the study began after {as_of}: nothing was on record then.")
-    return found
-
-
 def _check_chances(outcomes: Outcomes, names: Sequence[str]) -> None:
     """Refuse rounds in which an available arm could not be drawn: they say nothing about it."""
     never = outcomes.present & (outcomes.chances <= 0)
@@ -681,9 +659,7 @@ def _check_chances(outcomes: Outcomes, names: Sequence[str]) -> None:
 
 
 def read_summary(summary: Any) -> Summary:
-    """Return a summary from the record, where None is what JSON has no number for; or as it is."""
-    if isinstance(summary, Summary):
-        return summary
+    """Return a summary from the record, where None is what JSON has no number for."""
     unknown = (0, math.nan, math.inf, 0.0, math.inf, 0.0, 0.0, 0.0)
     values: list[Any] = [other if value is None else value for other, value in zip(unknown, summary, strict=True)]
     return Summary(*values)
@@ -757,18 +733,13 @@ def take_look(session: Session, signed: dict[str, str]) -> Analysis:
     made, rows = trial.analysis(), {}
     for effect in (*made.means, *made.contrasts):
         look, cuts = effect.looks[-1], trial.cuts[effect.name]
-        row = {name: getattr(look, name) for name in ("estimate", "low", "high", "boundary")}
+        row = {name: getattr(look, name) for name in UNKNOWN}
         fell = len(cuts) > 1 and cuts[-1].summary.information < cuts[-2].summary.information
         row |= {"summary": list(cuts[-1].summary), "fell": fell}
         rows[effect.name] = row | ({} if effect.outlook is None else {"outlook": effect.outlook})
-    body: dict[str, Any] = {
-        "number": number,
-        "round": made.decisions,
-        "fraction": trial.looks[-1].fraction,
-        "cut": last,
-    }
+    body: dict[str, Any] = {"number": number, "round": made.decisions, "cut": last}
+    body |= {"fraction": trial.looks[-1].fraction, "advice": reports.advice_of(made)}
     body |= {"final": whole or not position.enrolling, "rewards": made.rewards, "plan": plan.hash, "effects": rows}
-    body |= {"advice": reports.advice_of(made)}
     with session.writing() as tables:
         if [event.seq for event in tables.specials() if event.kind == "look"] != [event.seq for event in taken]:
             raise InvalidStudy("another look was taken at the same time; call again for the next one.")

@@ -325,10 +325,6 @@ class _Player:
         self.other: list[int] = []
         self.trainings: list[Training] = []
 
-    def _loaded(self, snapshot: int, cut: int) -> LivePolicy:
-        with self._session.reading() as tables:
-            return LivePolicy(self._session.load(tables, snapshot), self._session.settings, Position(cut))
-
     def play(self, block: list[Event]) -> None:
         first = block[0]
         self._live.charge(first)
@@ -344,9 +340,10 @@ class _Player:
 
     def _set(self, setter: Event, last: int) -> None:
         """Continue from a snapshot, as of event `last`."""
-        base, self._origin = setter.content["snapshot"], setter.content["cut"]
-        self._live = self._loaded(base, self._origin)
-        self._live.follow(self._session.events(self._origin, last), segments(base, self._specials))
+        session, base, self._origin = self._session, setter.content["snapshot"], setter.content["cut"]
+        with session.reading() as tables:
+            self._live = LivePolicy(session.load(tables, base), session.settings, Position(self._origin))
+        self._live.follow(session.events(self._origin, last), segments(base, self._specials))
 
     def _decide(self, records: list[DecisionRecord]) -> None:
         """Decide a block again, compare, and continue with the arms on record."""

@@ -39,6 +39,7 @@ from rarely.study.decision import Answer, Request, Requests, Slate, are_numbers,
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule
+from rarely.study.storage.sqlite import make_private
 from rarely.study.tell import FALLBACK, Receipt, Tell, Tells, read_tell, slots_of
 
 RETRIED = (429, 502, 503, 504)  # HTTP statuses after which a request is retried
@@ -155,12 +156,12 @@ class Client:
             raise InvalidInput(f"url must be http://host:port or https://host; got {shown(url)}.")
         if key is not None and not (isinstance(key, str) and key.isascii() and key.isprintable()):
             raise InvalidInput("key must be an API key, text of printable ASCII characters, or None.")
+        check_whole("retries", retries, 0)
         check_positive("timeout", timeout, "the seconds that one attempt may take")
         check_positive("backoff", backoff, "the seconds before the first retry")
-        check_whole("retries", retries, 0)
+        check_positive("keep", keep, "the seconds for which a decision of the fallback waits for its reward")
         if deadline is not None:
             check_positive("deadline", deadline, "the seconds that a call may take")
-        check_positive("keep", keep, "the seconds for which a decision of the fallback waits for its reward")
         if type(gather) not in (int, float) or gather:
             check_positive("gather", gather, "the seconds for which ask waits for other calls")
         if fallback is not None and (spool is None or not (isinstance(fallback, str) or is_whole(fallback))):
@@ -560,7 +561,8 @@ def _read_line(line: bytes) -> dict[str, Any]:
 
 
 def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:
-    with open(path, "a+b", opener=_private) as file:
+    make_private(path)  # it may get contexts of the fallback
+    with open(path, "a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             half = file.read(1) != b"\n"
@@ -568,11 +570,6 @@ def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:
         file.write(b"".join(map(_line, bodies)))
         file.flush()
         os.fsync(file.fileno())
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file; a new one, which may get contexts of the fallback, only its owner may read."""
-    return os.open(path, flags, 0o600)
 
 
 # --- requests that end in time

@@ -241,8 +241,15 @@ def prune(session: Session, before: Any, signed: dict[str, str], *, dry_run: boo
     """Drop decisions and rewards before a moment; see `Study.prune`."""
     with session.writing() as tables:
         position, specials = session.position, tables.specials()
-        wanted = _last_before(tables, before, position.seq)
-        last, limit = min(wanted, _most(session, tables)), ""
+        moment, rule = read_moment(before, "before"), session.settings.rewards
+        if isinstance(moment, int):
+            wanted = min(moment - 1, position.seq)
+        else:
+            wanted = tables.last_until(round(moment.timestamp() * 1e6) - 1, position.seq)
+        # Neither what the version in use continues from goes, nor decisions to which a reward may come.
+        last, limit = min(wanted, position.cut - 1), ""
+        if rule.window is not None:
+            last = min(last, closed_until(tables, rule, position.cut))
         if last < wanted:
             limit = (
                 f"of the events up to {wanted} only those up to {last} go: version {position.version}, which is in "
@@ -261,20 +268,6 @@ def prune(session: Session, before: Any, signed: dict[str, str], *, dry_run: boo
         session.used = None
     _cleaned(session)
     return Pruning(events, size, last, limit)
-
-
-def _last_before(tables: Tables, before: Any, last: int) -> int:
-    """Return the last event before a day or a moment (UTC), or before an event; 0 if there is none."""
-    moment = read_moment(before, "before")
-    if isinstance(moment, int):
-        return min(moment - 1, last)
-    return tables.last_until(round(moment.timestamp() * 1e6) - 1, last)
-
-
-def _most(session: Session, tables: Tables) -> int:
-    """Return the last event that the version in use does not need, and to which no reward may come."""
-    rule, cut = session.settings.rewards, session.position.cut
-    return cut - 1 if rule.window is None else min(cut - 1, closed_until(tables, rule, cut))
 
 
 def _pruned(session: Session, tables: Tables, specials: Sequence[Event], last: int) -> dict[str, Any]:

@@ -230,7 +230,7 @@ class LivePolicy:
         """Return what a reward says that its decision took of the ceiling."""
         spends = self._settings.rewards.spends
         told = spends is not None and event.kind in ("reward", "late reward")
-        return event.content["outcomes"][spends] if told else None
+        return event.content["outcomes"].get(spends) if told else None
 
     def charge(self, event: Event) -> None:
         """Tell the policy what a decision took of its ceiling, if an event says so."""

@@ -73,10 +73,7 @@ class SqliteStorage(Database):
         f"CREATE TRIGGER {{0}}_no_{change.lower()} BEFORE {change} ON {{0}} BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
         for change in ("UPDATE", "DELETE")
     )
-    lifts = (
-        ("DROP TRIGGER {0}_no_update", triggers[0]),
-        ("DROP TRIGGER {0}_no_delete", triggers[1]),
-    )
+    lifts = (("DROP TRIGGER {0}_no_update", triggers[0]), ("DROP TRIGGER {0}_no_delete", triggers[1]))
     driver_error = sqlite3.Error
 
     def __init__(self, url: str, path: str, *, shared: bool = False, read_only: bool = False) -> None:
@@ -101,12 +98,11 @@ class SqliteStorage(Database):
         in_memory, unsafe = self.path == ":memory:", loses_writes(sqlite3.sqlite_version_info)
         if unsafe and not self.shared and not in_memory:
             self._raw.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._raw.execute("PRAGMA trusted_schema = OFF")
-        self._raw.execute("PRAGMA foreign_keys = ON")
-        self._raw.execute("PRAGMA secure_delete = ON")  # snapshots of erased contexts go when a version is replaced
         if not in_memory:
             self._raw.execute(f"PRAGMA journal_mode = {'DELETE' if self.shared and unsafe else 'WAL'}")
-        self._raw.execute("PRAGMA synchronous = FULL")
+        # Deleted bytes are overwritten, because snapshots of erased contexts go when a version is replaced.
+        for pragma in ("trusted_schema = OFF", "foreign_keys = ON", "secure_delete = ON", "synchronous = FULL"):
+            self._raw.execute(f"PRAGMA {pragma}")
         self._raw.execute(f"PRAGMA journal_size_limit = {JOURNAL}")
         # Take the first lock now, so that a second process is refused here and not in the middle of its work.
         self._raw.execute("BEGIN IMMEDIATE")
