@@ -1,7 +1,6 @@
 """Worth in a study: on record with the decision, verified and replayed, by numbers, by arms and by columns."""
 
 import dataclasses
-import os
 
 import numpy as np
 import pytest
@@ -397,8 +396,9 @@ def test_a_ceiling_of_learned_costs_is_exceeded_by_one_round_at_most(storage):
         again.close()
 
 
-def test_processes_and_restarts_know_what_was_spent_at_every_decision(tmp_path):
-    shared = f"sqlite:///{tmp_path / 'trial.db'}?shared=1"
+@pytest.mark.parametrize("storage", ["sqlite", "postgresql"], indirect=True)
+def test_processes_and_restarts_know_what_was_spent_at_every_decision(storage):
+    shared = f"{storage}?shared=1" if "sqlite" in storage else storage
     one = thrifty(shared, 60.0)
     spend(one, range(14))
     again = Study.open(shared, "trial")
@@ -409,8 +409,7 @@ def test_processes_and_restarts_know_what_was_spent_at_every_decision(tmp_path):
     assert one.status().spent == again.status().spent
     one.rollback(1)
     spend(again, range(25, 30))
-    again.erase("v3", actor="ann")
-    assert any("sums over contexts" in each for each in again.erase("v4", actor="ann").remains)
+    again.erase(["v3", "v4"], actor="ann")
     spend(one, range(30, 33))
     told = sum(event.content["outcomes"]["tokens"] for event in one.events() if event.kind == "reward")
     for study in (one, again):
@@ -421,8 +420,9 @@ def test_processes_and_restarts_know_what_was_spent_at_every_decision(tmp_path):
     assert opened.verify().whole
     assert opened.replay().equal
     last = opened.ask(contexts_of(32), id="v32")
+    with opened._session.checkpoints() as tables:
+        tables.run("DELETE FROM rarely_checkpoints")
     opened.close()
-    os.unlink(tmp_path / "trial.db-checkpoints")
     with Study.open(shared, "trial") as repeated:
         assert repeated.status().spent == pytest.approx(told)
         assert repeated.ask(contexts_of(32), id="v32") == last

@@ -18,7 +18,7 @@ from rarely.errors import InvalidInput
 from rarely.frames.tables import plain_rows
 from rarely.logs.tables import columns_of, open_table
 from rarely.study import Study
-from rarely.study.flags import as_text, weights_by_leaf
+from rarely.study.flags import weights_by_leaf
 from rarely.study.settings import arguments_of, parse_json
 from rarely.study.versions import UNLIMITED
 
@@ -179,7 +179,7 @@ def flags_command(
         rows = plain_rows(columns_of(table.header, [line for _, line in table.lines]), str(leaves))
     weights = weights_by_leaf(study, rows, version)
     with out.open("x", encoding="utf-8") as file:
-        file.write(as_text(weights))
+        file.write(json.dumps(weights, indent=1, ensure_ascii=False) + "\n")
     return f"{len(weights['leaves'])} leaves of version {weights['version']}: {out}"
 
 

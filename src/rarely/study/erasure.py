@@ -83,8 +83,6 @@ def erase(session: Session, ids: Any, by: str, signed: dict[str, str]) -> Erasur
             ends = "stays, because the study has published all versions of its budget: begin another, and delete this."
         known = f"version {position.version}, which is in use, may have learned from erased contexts"
         remains.append(f"{known}: its snapshot {ends}")
-    if gone.rounds and session.settings.rewards.spends is not None:
-        remains.append("the costs to expect come from sums over contexts, which keep what erased ones added to them.")
     if gone.last and len(history) and history.rows[0] < history.logged + gone.pruned["round"]:
         remains.append(
             f"version {position.version}, which is in use, keeps contexts of decisions up to event {gone.last}, of "

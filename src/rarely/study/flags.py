@@ -6,7 +6,6 @@ often as its weight says. Weights are in ten thousandths and sum to all of them.
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +72,3 @@ def _whole(chances: Array) -> list[int]:
     out = np.floor(exact).astype(int)
     out[np.argsort(out - exact, kind="stable")[: WHOLE - int(out.sum())]] += 1
     return [int(each) for each in out]
-
-
-def as_text(weights: Any) -> str:
-    """Return the weights as the text of a file."""
-    return json.dumps(weights, indent=1, ensure_ascii=False) + "\n"

@@ -44,6 +44,7 @@ class Database(ABC):
     setup: ClassVar[str]  # the SQL that prepares for tables and their triggers
     triggers: ClassVar[tuple[str, ...]]  # the SQL of the triggers that refuse changes of a table, {0}
     lifts: ClassVar[tuple[tuple[str, str], ...]]  # the SQL that lifts each of them, and that ends this
+    readable: ClassVar[str]  # the SQL that begins a transaction that sees the database as it is then
     writable: ClassVar[str]  # the SQL that begins a transaction that writes
     schema_lock: ClassVar[str] = ""
     """The SQL that keeps others from creating tables until a transaction ends, where BEGIN alone does not."""
@@ -66,10 +67,6 @@ class Database(ABC):
         """Run one statement for each row."""
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Tables]:
-        """Open a transaction that sees the database as it was when the transaction began."""
-
-    @abstractmethod
     def _translation(self, error: Any, place: str) -> StudyError:
         """Return the error of a study that says what an error of the driver means, and what to do."""
 
@@ -80,6 +77,17 @@ class Database(ABC):
     @abstractmethod
     def _lack(self) -> str:
         """Return what the database is without the tables of studies; "" if it has them."""
+
+    def reading(self) -> AbstractContextManager[Tables]:
+        """Open a transaction that sees the database as it was when the transaction began."""
+        return self.transaction(self.readable)
+
+    def writing(self, name: str) -> AbstractContextManager[Tables]:
+        """Open a transaction that writes to a study, while no other writer of that study is active.
+
+        It is durable when its block has ended, and `StudyFailed` says that the database did not confirm it.
+        """
+        return self.transaction(self.writable)
 
     @contextmanager
     def transaction(self, begin: str) -> Iterator[Tables]:
@@ -210,13 +218,6 @@ class Database(ABC):
     @abstractmethod
     def shred(self) -> str:
         """Overwrite what was deleted where the database can; return in a sentence what it still has, "" for nothing."""
-
-    @abstractmethod
-    def writing(self, name: str) -> AbstractContextManager[Tables]:
-        """Open a transaction that writes to a study, while no other writer of that study is active.
-
-        It is durable when its block has ended, and `StudyFailed` says that the database did not confirm it.
-        """
 
     @abstractmethod
     def backup(self, path: str) -> None:

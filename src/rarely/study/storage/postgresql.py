@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from typing import Any, Self
 
@@ -20,7 +20,6 @@ from rarely.study.storage.sqlite import SqliteStorage
 from rarely.study.storage.tables import Tables
 
 _LIMIT = "SET LOCAL statement_timeout = '60s'"
-_READ_ONLY = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_LIMIT}"
 CONNECTION = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 """With these a server that vanished is noticed after 25 seconds, or 30 (milliseconds below) while something is sent."""
 
@@ -39,6 +38,7 @@ class PostgresqlStorage(Database):
     )
     lifts = (("ALTER TABLE {0} DISABLE TRIGGER {0}_fixed", "ALTER TABLE {0} ENABLE TRIGGER {0}_fixed"),)
     schema_lock = f"SELECT pg_advisory_xact_lock({0x72617265})"
+    readable = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_LIMIT}"
     writable = f"BEGIN; {_LIMIT}; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '30s'"
 
     def __init__(self, url: str) -> None:
@@ -124,9 +124,6 @@ class PostgresqlStorage(Database):
                 self.execute(self.schema_lock)
             self.time = locked[0][0] if locked else None
             yield tables
-
-    def reading(self) -> AbstractContextManager[Tables]:
-        return self.transaction(_READ_ONLY)
 
     @contextmanager
     def checkpoints(self) -> Iterator[Tables]:

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def file_system(path: str) -> str:
 class SqliteStorage(Database):
     """Studies in an SQLite file or in memory, over one connection that all studies of the process share."""
 
-    dialect, blob, writable, empty = "sqlite", "BLOB", "BEGIN IMMEDIATE", "is empty"
+    dialect, blob, readable, writable, empty = "sqlite", "BLOB", "BEGIN", "BEGIN IMMEDIATE", "is empty"
     setup = f"PRAGMA application_id = {0x72617265}"  # "rare"
     triggers = tuple(
         f"CREATE TRIGGER {{0}}_no_{change.lower()} BEFORE {change} ON {{0}} BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
@@ -123,12 +123,6 @@ class SqliteStorage(Database):
     def stream(self, sql: str) -> Iterable[tuple[Any, ...]]:
         """Return the rows of a statement, reading some at a time."""
         return self._raw.execute(sql)
-
-    def writing(self, name: str) -> AbstractContextManager[Tables]:
-        return self.transaction(self.writable)
-
-    def reading(self) -> AbstractContextManager[Tables]:
-        return self.transaction("BEGIN")
 
     def _was_refused(self, error: Any) -> bool:
         # A full disk is found before anything is synced, and the transaction is rolled back.
