@@ -699,13 +699,14 @@ def _deviation(event: Event, planned: Sequence[int] | None, names: Sequence[str]
     record = content.get("record") or {}
     shifted = bool(record) and planned is not None and record["round"] not in planned
     late = f"an update came after round {record.get('round')}, which the schedule does not name" if shifted else ""
-    arm = names[content["arm"]] if event.kind in ("retire", "activate") else ""
+    arm = names[content["arm"]] if event.kind in ("retire", "activate", "add") else ""
     what = {
         "rollback": f"version {content.get('number')} replaced version {content.get('from')} by a rollback",
         "pin": "updates were suspended",
         "unpin": "updates were allowed again",
         "retire": f"{arm} was retired after decision {content.get('round')}",
         "activate": f"{arm} was activated after decision {content.get('round')}",
+        "add": f"{arm} was added after decision {content.get('round')}",
         "dismissed": "a candidate was dismissed",
         "erase": f"contexts of {len(content.get('rounds', ()))} decisions were erased; estimates count their outcomes, "
         "with the mean of the others' covariates",

@@ -37,7 +37,7 @@ from rarely.study.errors import BrokenStudy, InvalidId, InvalidStudy
 
 SpecialKind = Literal[
     "create", "rejected", "candidate", "dismissed", "version", "rollback", "pin", "unpin", "clock", "look", "close",
-    "erase", "prune", "retire", "activate",
+    "erase", "prune", "retire", "activate", "add",
 ]  # fmt: skip
 EventKind = Literal["decide", "reward", "late reward", "quarantine", "cut"] | SpecialKind
 SPECIALS: tuple[SpecialKind, ...] = get_args(SpecialKind)  # the rare kinds: all except decisions, rewards and cuts
@@ -433,7 +433,7 @@ class Position:
             return {"candidate": None}
         if kind == "retire":
             return {"retired": (*self.retired, content["arm"])}
-        if kind == "activate":
+        if kind in ("activate", "add"):
             return {"retired": tuple(arm for arm in self.retired if arm != content["arm"])}
         if kind == "close":
             arm = content["arm"]

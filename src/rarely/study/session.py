@@ -70,7 +70,7 @@ from rarely.study.events import (
     packed,
     summed,
 )
-from rarely.study.settings import StudySettings, rule_of_stage, stage_at
+from rarely.study.settings import MAX_ARMS, StudySettings, rule_of_stage, stage_at
 from rarely.study.storage import CHUNK, Storage, StudyRow, Tables
 
 LOG = logging.getLogger("rarely.study")
@@ -317,6 +317,7 @@ class Session:
         self.row: StudyRow = row
         self.settings = StudySettings.from_description(first.content["study"])
         self.dim = int(first.content["dim"])
+        self.learn_names()
 
     @property
     def live(self) -> LivePolicy:
@@ -385,6 +386,17 @@ class Session:
         self.check()
         with self.storage.reading() as tables:
             yield tables.of(self.row)
+
+    def learn_names(self, events: Iterable[Event] | None = None) -> bool:
+        """Name arms that were added, by these events or by all on record; return whether there were new names."""
+        before = self.settings
+        if events is None:
+            with self.reading() as tables:
+                events = reversed(list(self.checked(tables.latest("add", MAX_ARMS))))
+        for content in (event.content for event in events if event.kind == "add"):
+            if (self.settings.arms or ())[content["arm"]] != content["name"]:
+                self.settings = self.settings.with_name(content["arm"], content["name"])
+        return self.settings is not before
 
     def last_seq(self) -> int:
         with self.reading() as tables:
@@ -472,6 +484,7 @@ class Session:
         later = tables.specials(live.position.seq) if last > live.position.seq else []
         if any(event.kind in SETTERS for event in later):
             self._live, self._overtaken = None, True
+        self.learn_names(later)
         return last
 
     def _check_there(self, tables: Tables, last: int, least: int) -> None:
@@ -633,7 +646,7 @@ class Session:
                 with self.reading() as tables:
                     left = gone_of(tables.specials()).left.get(event.seq)
             flaw = flaw_of(self.name, event, seq + 1, previous, left)
-            if not flaw and event.kind in ("close", "retire", "activate"):
+            if not flaw and event.kind in ("close", "retire", "activate", "add"):
                 arm = event.content["arm"] or 0  # None closes enrolment
                 if arm >= len(self.settings.arms or ()) and event.content["arm"] is not None:
                     flaw = f"event {event.seq} closes or opens arm {arm}, which the study does not have"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from types import NoneType
 from typing import Any, Literal
@@ -316,6 +316,18 @@ class StudySettings:
         if self.tables is not None and self.tables.users is not None:
             return len(self.tables.users.names)
         return 0 if self.blocks is None or self.blocks.rows is None else self.blocks.rows.dim
+
+    def with_name(self, arm: int, name: str) -> StudySettings:
+        """Return the settings with another name of an arm, which must not be the control arm."""
+        old = (self.arms or ())[arm]
+        arms = tuple(name if each == old else each for each in self.arms or ())
+        stages = list(self.stages)
+        for place, stage in enumerate(stages):
+            if isinstance(stage.least, Mapping):
+                least = {name if each == old else each: share for each, share in stage.least.items()}
+                stages[place] = replace(stage, least=least)
+        tables = None if self.tables is None else replace(self.tables, arms=arms)
+        return replace(self, arms=arms if tables is None else None, tables=tables, stages=tuple(stages))
 
     def check_subgroups(self, dim: int) -> None:
         """Refuse a registered subgroup by a covariate that decisions do not have."""

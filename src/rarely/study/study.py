@@ -337,6 +337,8 @@ class Study:
         except TypeError as error:
             raise InvalidInput(f"requests and tells must be lists; {error}.") from None
         questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
+        if any(isinstance(each, RarelyError) for each in questions) and session.learn_names():
+            questions = [_read(read_request, Request, request, session.settings, session.dim) for request in requests]
         deliveries = [_read_tell(_read(slots_of, Tell, tell, session.settings.rewards), session) for tell in tells]
         if errors == "raise":
             _raise_first([*questions, *deliveries])
@@ -609,6 +611,29 @@ class Study:
     def activate_arm(self, arm: str, *, actor: str, reason: str = "") -> None:
         """Give an arm that was retired decisions again."""
         self._set_retired(arm, False, _signed_by_person(actor, reason))
+
+    def add_arm(self, name: str, *, actor: str, reason: str = "") -> None:
+        """Give a new arm decisions by its name, in the place of a spare one that was retired before the first decision.
+
+        A policy has a fixed number of arms, so one to which arms come later is made with as many more, under any names;
+        retire these at once. Raises `InvalidStudy` if no spare arm is left, or the name is taken.
+        """
+        session, fields = self._session, _signed_by_person(actor, reason)
+        with session.writing() as tables:
+            if check_id(name, "the name of an arm") in (self.settings.arms or ()):
+                raise InvalidStudy(f"the name of a new arm must be a new one; {name!r} is an arm of the study.")
+            acts = [event.content for event in tables.specials() if event.kind == "retire"]
+            retired = {content["arm"]: content["round"] for content in acts}
+            spare = min((arm for arm in session.position.retired if retired[arm] == 0), default=None)
+            if spare is None:
+                raise InvalidStudy(
+                    f"no spare arm is left for {name!r}: make the policy with more arms than it has at first, and call "
+                    "retire_arm for those before the first decision."
+                )
+            self.settings.with_name(spare, name)  # refuses the control arm
+            content = {"arm": spare, "name": name, "round": session.position.rounds}
+            session.append(tables, "add", content, **fields)
+        session.learn_names()
 
     def _set_retired(self, arm: str, retired: bool, fields: dict[str, str]) -> None:
         index = self._index(arm)
