@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 
 from rarely import AtRounds, LinTS
-from rarely.planning import many_trials
-from rarely.planning.trial import Trouble, arrivals, draw_rewards, holds
+from rarely.planning.trial import Trouble, arrivals, cuts_of, draw_rewards, holds, play_many
 from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from rarely.study.looks import looks_of, share_of, shown_at
 
@@ -77,10 +76,10 @@ def part(name: str, first: int, count: int) -> Any:
     moved = np.asarray(means) + drift * (np.arange(PATIENTS)[:, None] / PATIENTS)
     rewards = np.stack([draw_rewards(moved, fields["noise"], PATIENTS, seed) for seed in seeds])
     came = np.stack([arrivals(Trouble(fields["late"], fields["lost"]), PATIENTS, seed)[1] for seed in seeds])
-    trials = many_trials.play("LinTS", rewards, PATIENTS // 5, fields["least"], updates, seeds, came)
+    trials = play_many("LinTS", rewards, PATIENTS // 5, fields["least"], updates, seeds, came)
     truths = [mean - means[0] for mean in means[1:]]
     alpha, verdicts, held = share_of(plan, len(truths)), np.zeros(3), np.zeros((len(plan.at), len(truths)))
-    for comparisons in many_trials.cuts_of(trials, plan):
+    for comparisons in cuts_of(trials, plan):
         shown = shown_at(comparisons, plan)
         signs = [
             np.sign(cuts[at].summary.estimate * truth)
@@ -105,8 +104,8 @@ def replay(seed: int) -> None:
     """Play the first trial of a seed again through a study; its patients and its looks must be the same."""
     plan, names = AnalysisPlan(PATIENTS), ["control", "drug"]
     rewards = draw_rewards((0.3, 0.4), None, PATIENTS, seed)
-    trials = many_trials.play("LinTS", rewards[None], PATIENTS // 5, 0.1, plan.at[:-1], [seed])
-    (cuts,) = many_trials.cuts_of(trials, plan)[0]
+    trials = play_many("LinTS", rewards[None], PATIENTS // 5, 0.1, plan.at[:-1], [seed])
+    (cuts,) = cuts_of(trials, plan)[0]
     stages = [Stage("alike", PATIENTS // 5, burn_in=True), Stage("main", least=0.1)]
     settings = {"arms": names, "control": names[0], "rewards": RewardRule(least=0.0, most=1.0), "stages": stages}
     policy = LinTS(dim=2, schedule=AtRounds(plan.at[:-1]), seed=seed)

@@ -11,9 +11,18 @@ from typer.testing import CliRunner
 from effort import MANY
 from rarely import InvalidInput
 from rarely._cli import app
-from rarely.planning import many_trials, plan_trial
+from rarely.planning import plan_trial
 from rarely.planning.report import draw_trial
-from rarely.planning.trial import Trouble, arrivals, cuts_at_looks, draw_rewards, make_policy, simulate_trial
+from rarely.planning.trial import (
+    Trouble,
+    arrivals,
+    cuts_at_looks,
+    cuts_of,
+    draw_rewards,
+    make_policy,
+    play_many,
+    simulate_trial,
+)
 from rarely.study import AnalysisPlan, RewardRule, Stage, Study
 from rarely.study.looks import looks_of
 from rarely.study.reports import advice_of
@@ -67,8 +76,8 @@ def test_trials_played_alone_know_what_those_side_by_side_know(policy):
     assert ((came >= np.arange(1, 91)) & (came <= 90)).any()
     rewards = np.stack([draw_rewards((0.3, 0.5, 0.4), None, 90, seed) for seed in seeds])
     stages = [Stage("alike", 30, burn_in=True), Stage("main", least=0.1, burn_in=policy == "equal")]
-    trials = many_trials.play(policy, rewards, 30, 0.1, [30, 60], seeds, came)
-    cuts = many_trials.cuts_of(trials, plan)
+    trials = play_many(policy, rewards, 30, 0.1, [30, 60], seeds, came)
+    cuts = cuts_of(trials, plan)
     contexts = np.broadcast_to(np.eye(3), (90, 3, 3))
     for run, seed in enumerate(seeds):
         made = make_policy("LinTS", 3, [30, 60], seed)
@@ -134,9 +143,9 @@ def test_power_is_that_of_the_best_arm_of_any_better_one_and_of_all():
 def test_trials_side_by_side_are_those_played_alone_and_those_of_a_study(noise):
     plan, seeds = AnalysisPlan(120, 3, comparisons="each"), range(3)
     rewards = np.stack([draw_rewards((0.3, 0.6), noise, 120, seed) for seed in seeds])
-    trials = many_trials.play("LinTS", rewards, 40, 0.1, [40, 80], seeds)
+    trials = play_many("LinTS", rewards, 40, 0.1, [40, 80], seeds)
     stages = [Stage("alike", 40, burn_in=True), Stage("main", least=0.1)]
-    cuts = many_trials.cuts_of(trials, plan)
+    cuts = cuts_of(trials, plan)
     for run, seed in enumerate(seeds):
         contexts = np.broadcast_to(np.eye(2), (120, 2, 2))
         alone = simulate_trial(make_policy("LinTS", 2, [40, 80], seed), contexts, rewards[run], stages, [40, 80])
@@ -161,8 +170,8 @@ def test_arms_that_a_look_finds_futile_are_closed_as_a_study_closes_them():
     """A board that follows the advice of each look, on the same outcomes: the same patients, looks and end."""
     plan, seeds, names = AnalysisPlan(160, 4, effect=0.4), range(2), ["a", "b", "c"]
     rewards = np.stack([draw_rewards((0.5, 0.4, 0.6), None, 160, seed) for seed in seeds])
-    trials = many_trials.play("LinTS", rewards, 40, 0.1, [40, 80, 120], seeds, plan=plan)
-    cuts, closed = many_trials.cuts_of(trials, plan), 0
+    trials = play_many("LinTS", rewards, 40, 0.1, [40, 80, 120], seeds, plan=plan)
+    cuts, closed = cuts_of(trials, plan), 0
     for run, seed in enumerate(seeds):
         stages = [Stage("alike", 40, burn_in=True), Stage("main", least=0.1)]
         settings = {"arms": names, "control": "a", "stages": stages, "plan": plan}

@@ -1,7 +1,20 @@
 """How many patients and looks a trial needs for a wanted power or width, by simulation of whole trials.
 
 Each simulated trial is decided by the policy under the limits of its stages, updated at every look, and analysed as
-`Study.analysis` does: what is planned is what will be computed.
+`Study.analysis` does: what is planned is what will be computed. Trials of arms without covariates are played at once,
+patient by patient for all of them:
+
+    R, n, K   trials, patients, arms        p   (R, K)   probabilities, which change when the policy is updated
+
+LinTS is decided as `rarely.LinTS` decides with a constant and a column for each arm: the same posterior, rule, random
+numbers and limits, so a trial replayed through a `Study` is the same. The others have the same limits and updates:
+
+    equal          every arm alike, always: the randomised trial
+    thall-wathen   P(best)^(t/2n) of the posterior, after t of n patients (Thall and Wathen, 2007)
+    square-root    √q̂ of binary rewards, q̂ the arm's share of successes (Rosenberger et al., 2001)
+
+A reward comes after later patients, or never; a look and an update know those that have come. Where the plan names an
+effect, an arm that a look finds futile gets no further patients, as one that a study closes.
 """
 
 from __future__ import annotations
@@ -19,23 +32,23 @@ import numpy as np
 
 from rarely import AtRounds, BatchNeuralUCB, LinTS, LinUCB, Policy, Training
 from rarely.errors import DriftWarning, InvalidInput, NothingToLearnWarning
-from rarely.extend import Array, IntArray, Progress, read_progress
+from rarely.extend import ArmScores, Array, BoolArray, FixedShares, IntArray, Progress, Thompson, read_progress
 from rarely.extend.checks import as_number, check_choice, check_not_negative, check_positive, check_whole, shown
-from rarely.extend.provisional import rule_of, set_rule
+from rarely.extend.provisional import rule_of, sample_arms, set_rule
+from rarely.offpolicy.estimates import stages as stretches
 from rarely.offpolicy.intervals import check_level, deviations
 from rarely.pages.grid import Grid
-from rarely.planning import many_trials
-from rarely.planning.many_trials import Rule
 from rarely.runs import statistics
 from rarely.runs.files import plain_json
 from rarely.study import AnalysisPlan, Stage
 from rarely.study.boundaries import Spending, boundaries, spent
-from rarely.study.effects import Outcomes, anytime, predict_rewards, scores_of
-from rarely.study.looks import Cut, final_of, looks_of, share_of, shown_at
+from rarely.study.effects import Outcomes, anytime, predict_rewards, scores_of, stable_weights, summarise
+from rarely.study.looks import Cut, final_of, is_futile, looks_of, share_of, shown_at
 from rarely.study.plan import Comparisons
 from rarely.study.settings import rule_of_stage, stage_at
 
 TrialPolicy = Literal["LinTS", "LinUCB", "default", "equal", "thall-wathen", "square-root"]
+Rule = Literal["LinTS", "equal", "thall-wathen", "square-root"]  # those that are played at once
 SIZES = (0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Patients that are tried by default, in units of what two equal groups would need without looks."""
 COLUMNS = {
@@ -457,8 +470,8 @@ def _simulated(
     times, came = np.array([arrivals(trouble, n, seed) for seed in seeds]).swapaxes(0, 1)
     rule: Any = policy
     if policy in get_args(Rule) and not trouble.prognosis:
-        trials = many_trials.play(rule, rewards, stages[0].rounds or 0, asked.least, updates, seeds, came, plan)
-        played = [*zip(many_trials.cuts_of(trials, plan), trials.arms, times, trials.ended.tolist(), strict=True)]
+        trials = play_many(rule, rewards, stages[0].rounds or 0, asked.least, updates, seeds, came, plan)
+        played = [*zip(cuts_of(trials, plan), trials.arms, times, trials.ended.tolist(), strict=True)]
     else:
         rule, stages = ("LinTS", [Stage("equal", burn_in=True)]) if policy == "equal" else (rule, stages)
         played = []
@@ -536,3 +549,140 @@ def _point(rows: list[dict[str, float]], plan: AnalysisPlan, policy: str, accrua
     absent = {"time": None} if accrual is None else {}
     absent |= {"futile": None} if plan.effect is None else {}
     return TrialPoint(plan.rounds, len(plan.at), policy=policy, **means | absent)
+
+
+# --- many trials at once
+
+
+class Trials(NamedTuple):
+    """What happened in many trials."""
+
+    arms: IntArray  # (R, n)
+    rewards: Array  # (R, n), also those that never came
+    chances: Array  # (R, n, K)
+    came: Array  # (R, n): the number of patients when the reward came; infinite if it never did
+    within: tuple[float, float] | None
+
+    @property
+    def ended(self) -> IntArray:
+        """(R,): the patients of each trial before its last arm but the control arm was closed; n if one stayed open."""
+        return np.asarray((self.chances[:, :, 1:] > 0).any(axis=2).sum(axis=1))
+
+
+def play_many(
+    rule: Rule,
+    rewards: Array,
+    burn_in: int,
+    least: float,
+    updates: Sequence[int],
+    seeds: Sequence[int],
+    came: Array | None = None,
+    plan: AnalysisPlan | None = None,
+) -> Trials:
+    """Play trials on (R, n, K) rewards of all arms; `seeds` are those of the policies, `came` as in `Trials`.
+
+    With a plan that names an effect its looks, which must be among the updates, close arms for futility.
+    """
+    runs, n, count = rewards.shape
+    uniforms = np.stack([np.random.default_rng(seed).random(n) for seed in seeds])
+    arms, chances = np.zeros((runs, n), np.int64), np.full((runs, n, count), 1 / count)
+    came = np.broadcast_to(np.arange(1.0, n + 1), (runs, n)) if came is None else came
+    told, open_ = np.zeros((runs, n)), np.ones((runs, count), np.bool_)
+    within = (0.0, 1.0) if ((rewards == 0) | (rewards == 1)).all() else None
+    for start, end in pairwise([0, *(update for update in updates if update < n), n]):
+        if plan is not None and plan.effect is not None and start in plan.at:
+            before = Trials(arms[:, :start], told[:, :start], chances[:, :start], came[:, :start], within)
+            open_ &= ~_futile(before, plan, open_)
+        p = open_ / open_.sum(axis=1, keepdims=True)
+        if start >= burn_in and rule != "equal":
+            known = came[:, :start] <= start
+            p = _chances(rule, arms[:, :start], told[:, :start], known, open_, least, start / n)
+        chances[:, start:end] = p[:, None]
+        flat = chances[:, start:end].reshape(-1, count)
+        arms[:, start:end] = sample_arms(flat, uniforms[:, start:end].ravel()).reshape(runs, end - start)
+        told[:, start:end] = np.take_along_axis(rewards[:, start:end], arms[:, start:end, None], axis=2)[..., 0]
+    return Trials(arms, told, chances, came, within)
+
+
+def _chances(
+    rule: Rule, arms: IntArray, told: Array, known: BoolArray, open_: BoolArray, least: float, share: float
+) -> Array:
+    """Return (R, K) probabilities of the next patients, given those before, and which arms are open."""
+    one = arms[..., None] == np.arange(open_.shape[1])
+    counts, heard = one.sum(axis=1).astype(float), (one & known[..., None]).sum(axis=1).astype(float)
+    sums = np.where(one & known[..., None], told[..., None], 0.0).sum(axis=1)
+    if rule == "square-root":
+        free = np.sqrt((sums + 0.5) / (heard + 1)) * open_
+    else:
+        means, deviations = _posterior(counts, heard, sums)
+        scores = ArmScores(np.where(open_, means, np.nan), deviations)
+        if rule == "LinTS":
+            return FixedShares(Thompson(), least).probabilities(scores)
+        free = Thompson().probabilities(scores) ** (share / 2)
+    floors = least * open_
+    left = 1 - floors.sum(axis=1, keepdims=True)
+    return np.asarray(floors + left * free / free.sum(axis=1, keepdims=True))
+
+
+def _posterior(counts: Array, heard: Array, sums: Array) -> tuple[Array, Array]:
+    """Return means and deviations of the arms by ridge regression on a column for each arm, and a constant."""
+    count = counts.shape[1]
+    x = np.column_stack([np.eye(count), np.ones(count)])
+
+    def matrix(weights: Array) -> Array:
+        return np.asarray(np.eye(count + 1) + np.einsum("rk,ki,kj->rij", weights, x, x))
+
+    theta = np.linalg.solve(matrix(heard), (sums @ x)[..., None])[..., 0]
+    spread = np.einsum("ki,rij,kj->rk", x, np.linalg.inv(matrix(counts)), x)
+    return theta @ x.T, np.sqrt(spread)
+
+
+# --- what was known at each look
+
+
+def _futile(trials: Trials, plan: AnalysisPlan, open_: BoolArray) -> BoolArray:
+    """Return (R, K): which of the open arms the last of the looks so far finds futile."""
+    cuts, found = cuts_of(trials, plan), np.zeros(open_.shape, np.bool_)
+    for run, arm in np.argwhere(open_[:, 1:]):
+        found[run, arm + 1] = is_futile(cuts[run][arm], plan, share_of(plan, len(cuts[run])))
+    return found
+
+
+def cuts_of(trials: Trials, plan: AnalysisPlan) -> list[list[list[Cut]]]:
+    """Return, for each trial and each comparison with arm 0, what was known at the looks that have come.
+
+    An arm that was closed has the share of its own outcomes, as in `Study.analysis`.
+    """
+    runs, n, count = trials.chances.shape
+    out: list[list[list[Cut]]] = [[[] for _ in range(count - 1)] for _ in range(runs)]
+    for at in (at for at in plan.at if at <= n):
+        known = trials.came[:, :at] <= (at if at < plan.rounds else np.finfo(float).max)
+        share = known.sum(axis=1) / plan.rounds if at < plan.rounds else np.ones(runs)
+        arms, rewards, chances = trials.arms[:, :at], trials.rewards[:, :at], trials.chances[:, :at]
+        q = _predictions(arms, rewards, known, count, trials.within)
+        for arm in range(1, count):
+            pair = [arm, 0]
+            both = known & (chances[..., pair] > 0).all(axis=2)
+            inverse = 1 / np.where(both[..., None], chances[..., pair], 1.0)
+            chosen = (arms[..., None] == pair) * inverse
+            x = (q[..., pair] + chosen * (rewards[..., None] - q[..., pair])) @ np.array([1.0, -1.0])
+            h = both * stable_weights(inverse.sum(axis=2), 2.0 * count, both)
+            found = summarise(x, h, np.moveaxis(h[..., None] * chosen, 2, 0), rewards, trials.within)
+            closed = chances[:, -1, arm] == 0
+            for run, summary in enumerate(found):
+                own = min(share[run], summary.rounds / plan.rounds) if closed[run] else share[run]
+                out[run][arm - 1].append(Cut(at, float(own), summary))
+    return out
+
+
+def _predictions(arms: IntArray, rewards: Array, known: BoolArray, count: int, within: Any) -> Array:
+    """Return q (R, n, K): of each arm the mean of its earlier rewards, of all arms if it has none."""
+    runs, n = arms.shape
+    q = np.full((runs, n, count), 0.0 if within is None else sum(within) / 2)
+    for start, end in stretches(n):
+        heard = known[:, :start, None] & (arms[:, :start, None] == np.arange(count))
+        told = np.where(heard, rewards[:, :start, None], 0.0).sum(axis=1)
+        counts, total = heard.sum(axis=1), known[:, :start].sum(axis=1)
+        level = np.where(total > 0, told.sum(axis=1) / np.maximum(total, 1), q[0, 0, 0])
+        q[:, start:end] = np.where(counts > 0, told / np.maximum(counts, 1), level[:, None])[:, None]
+    return q if within is None else np.clip(q, *within)
