@@ -257,8 +257,7 @@ def test_heavy_tails_do_not_decide():
 
 
 @pytest.mark.filterwarnings("ignore::rarely.DriftWarning", "ignore::rarely.ForgettingWarning")
-@pytest.mark.parametrize("kind", [BatchNeuralUCB, NeuralTS])
-@pytest.mark.parametrize("rounds", [0, 80, 320])
+@pytest.mark.parametrize(("kind", "rounds"), [(BatchNeuralUCB, 0), (BatchNeuralUCB, 320), (NeuralTS, 80)])
 def test_a_saved_policy_goes_on_bit_for_bit(tmp_path, kind, rounds):
     policy = played(
         kind(4, OnDemand(), seed=3), rounds, lambda x, start: np.abs(x[..., 0]) * (1 if start < 160 else -1), every=80

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from browser import needs_browser, probe
+from effort import MANY
 from rarely import AtRounds, FramePolicy, InvalidInput, LinTS, OnDemand
 from rarely.study import (
     AnalysisPlan,
@@ -483,7 +484,7 @@ def test_what_was_shown_leaves_its_error_to_the_others():
 @pytest.mark.parametrize("comparisons", ["holm", "ordered", "each"])
 def test_adjusted_p_values_are_small_where_a_single_look_shows_a_difference(comparisons):
     rng, plan = np.random.default_rng(0), Plan(400, looks=1, comparisons=comparisons)
-    for _ in range(200):
+    for _ in range(200 if MANY else 60):
         z = 2.5 * rng.normal(size=3)
         cuts = [[cut(value, 400)] for value in z]
         p_values = [final_of(looks_of(each, plan, 0.05), each[-1].summary, 0.05).p for each in cuts]

@@ -164,7 +164,7 @@ def test_contexts_are_uniform_on_the_unit_interval(kind):
 @paper
 @pytest.mark.parametrize(("given", "deviation"), [({}, 0.5), ({"noise": 0.25}, 0.25)])
 def test_the_noise_is_a_quarter_in_either_reading(kind, given, deviation):
-    n = 5000
+    n = 2000
     rounds = kind(**given).rounds(1, n)
     noise = rounds.rewards[:, 0] - rounds.means[:, 0]
     assert abs(noise.mean()) < 5 * deviation / np.sqrt(n)
