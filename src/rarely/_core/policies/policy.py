@@ -165,8 +165,8 @@ class Policy(ABC):
         A `beta` that is a function cannot be JSON: give it again beside the others.
         """
         form = {"covariance": self._factory.form} if "covariance" in self._settings else {}
-        now = self._settings | form | {"limits": self._limits, "seed": self._seed}
-        return encoded({name: value for name, value in now.items() if name not in self._fixed})
+        now = encoded(self._settings | form | {"limits": self._limits, "seed": self._seed})
+        return {name: value for name, value in now.items() if name not in self._fixed}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return `settings()`, by the name that scikit-learn has for it; `sklearn.base.clone` starts anew with them."""
