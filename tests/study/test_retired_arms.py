@@ -135,6 +135,17 @@ def test_an_arm_that_comes_later_is_added_by_its_name(storage):
         Study.create(shared, "bar", policy=policy)
 
 
+def test_an_arm_is_added_by_the_command(tmp_path):
+    storage = f"sqlite:///{tmp_path}/bar.db"
+    bar(storage).close()
+    done = [CliRunner().invoke(app, ["study", "add", storage, name, "--actor", "ann"]) for name in ("cake", "tea")]
+    assert [each.exit_code for each in done] == [0, 1]
+    assert "added: cake" in done[0].output
+    assert "'tea' is an arm of the study" in done[1].output
+    with Study.open(storage) as study:
+        assert study.settings.arms == ("tea", "rum", "cake", "spare 2")
+
+
 def test_a_new_arm_needs_a_new_name_and_a_spare_place():
     study = bar("memory://bar-refused")
     study.activate_arm("spare 2", **ANN)

@@ -291,6 +291,15 @@ def retire_command(
     return f"{'activated' if again else 'retired'}: {arm}"
 
 
+@on_study("add", "sqlite:///shop.db cake --actor ann")
+def add_command(
+    study: Study, arm: Annotated[str, Argument(help="The name of a new arm.")], actor: Actor, reason: Reason = ""
+) -> str:
+    """Give a new arm decisions, in the place of a spare one that was retired before the first."""
+    study.add_arm(arm, actor=actor, reason=reason)
+    return f"added: {arm}"
+
+
 @on_study("look", 'sqlite:///trial.db --actor ann --reason "for the board of 18 November"')
 def look_command(study: Study, actor: Actor, reason: Reason = "") -> None:
     """Take the next planned look of a trial with what is known now, and record it."""
