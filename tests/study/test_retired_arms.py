@@ -135,6 +135,23 @@ def test_an_arm_that_comes_later_is_added_by_its_name(storage):
         Study.create(shared, "bar", policy=policy)
 
 
+def test_a_process_that_only_reads_knows_arms_by_their_names(tmp_path):
+    shared = f"sqlite:///{tmp_path}/bar.db?shared=1"
+    study = bar(shared)
+    study.ask(USER, id="first")
+    readers = [Study.open(shared, "bar") for _ in range(4)]
+    study.add_arm("cake", **ANN)
+    study.ask(USER, id="cake", available=["cake"])
+    one, log, table, trial = readers
+    assert one.decision("cake").answer.arm == "cake"
+    assert log.log().arm_names == ("tea", "rum", "cake", "spare 2")
+    assert ",cake," in "".join(table.csv_text())
+    assert [mean.name for mean in trial.analysis(control="tea").means][2] == "cake"
+    assert [each.answer.arm for each in trial.decisions()][-1] == "cake"
+    for each in (study, *readers):
+        each.close()
+
+
 def test_an_arm_is_added_by_the_command(tmp_path):
     storage = f"sqlite:///{tmp_path}/bar.db"
     bar(storage).close()

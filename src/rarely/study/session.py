@@ -399,9 +399,11 @@ class Session:
         return self.settings is not before
 
     def last_seq(self) -> int:
+        """Return the last event, up to which arms then have their names: another process may have added some."""
         with self.reading() as tables:
             last = tables.last_seq()
             self._check_there(tables, last, 1)
+        self.learn_names()
         return last
 
     def specials(self) -> list[Event]:

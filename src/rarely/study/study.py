@@ -523,6 +523,7 @@ class Study:
             event = tables.decisions([check_id(id)]).get(id)
         if event is None:
             raise UnknownDecision(f"study {self.name!r} has no decision with id {id!r}.")
+        self._session.learn_names()
         return record_of(event, self.settings.arms)
 
     def decisions(self) -> Iterator[DecisionRecord]:
