@@ -118,6 +118,13 @@ def test_records_that_do_not_compare_are_not_merged_and_nothing_is_copied(tmp_pa
     assert not (tmp_path / "out").exists()
 
 
+def test_a_packed_file_may_have_any_name_and_a_folder_too(tmp_path):
+    pack([record(seed=0), record(seed=1)], tmp_path / "packed")
+    assert len(read_records(tmp_path / "packed").records) == 2
+    assert len(merge([tmp_path / "packed"], tmp_path / "out.gz").records) == 2
+    assert len(read_records(tmp_path / "out.gz").records) == 2
+
+
 def test_a_damaged_line_of_a_packed_file_is_refused_alone(tmp_path):
     lines = [sealed_text(record(seed=seed).data) for seed in (0, 1)]
     lines += [json.dumps(json.loads(sealed_text(record(seed=2).data)) | {"regret": 1.0}), "{", "[]"]

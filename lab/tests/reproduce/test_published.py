@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -291,6 +292,15 @@ def test_a_later_file_of_a_folder_replaces_records_and_leaves_out_those_of_earli
     assert {one.id for one in found.records if one.code == "earlier"} == {one.id for one in networks}
     write_report(tmp_path / "page", published=tmp_path)
     assert (tmp_path / "page" / "report.html").exists()
+
+
+def test_the_report_of_the_folder_that_one_is_in_lies_beside_it(published, tmp_path, monkeypatch):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    shutil.copy(published, folder / "0.json.gz")
+    monkeypatch.chdir(folder)
+    assert CliRunner().invoke(app, ["report", "."]).exit_code == 0
+    assert (tmp_path / "records-report" / "report.html").exists()
 
 
 def test_every_published_file_but_the_first_is_of_this_code():

@@ -204,7 +204,8 @@ def report_command(
     if published is None and out is not None:
         raise InvalidInput("--out is for a file of published records; the report of a folder is written into it.")
     if published is not None:
-        folder = out or published.with_name(f"{published.name.partition('.json')[0]}-report")
+        place = published if published.name.strip(".") else published.resolve()  # "." and ".." are no names
+        folder = out or place.with_name(f"{place.name.partition('.json')[0]}-report")
         check_folder(folder)
     written = make_report(folder, published, publish, markdown, csv, few_updates)
     if publish is not None:

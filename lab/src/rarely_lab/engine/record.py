@@ -385,9 +385,9 @@ def read_packed(path: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
 
 
 def is_packed(path: Path) -> bool:
-    """Return whether it is a file of packed records, or a folder of such files."""
+    """Return whether it is a file, which may have any name and holds packed records, or a folder of such files."""
     if not path.is_dir() or (path / "records").is_dir():
-        return path.suffix in PACKED
+        return path.is_file()
     return any(piece.suffix in PACKED for piece in path.iterdir())
 
 
