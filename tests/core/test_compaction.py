@@ -343,6 +343,17 @@ def test_rewards_that_no_update_has_learned_from_are_never_dropped():
     assert done.state.history.rows[0] == 0
 
 
+def test_large_rewards_are_dropped_without_a_warning_of_numpy():
+    policy = LinUCB(2, OnDemand(), limits=Limits(history=2000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ForgettingWarning)
+        for start in range(0, 60, 20):
+            policy.observe(policy.select(STREAM[start : start + 20]), np.tile([0.0, 1e200], 10))
+            policy.update()
+    assert sum(update.dropped for update in policy.updates)
+
+
 def test_late_rewards_add_up():
     policy = LinUCB(2, OnDemand(), forgetting=Window(3), seed=0)
     decision = policy.select(np.random.default_rng(0).normal(size=(20, 2, 2)))

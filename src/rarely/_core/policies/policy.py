@@ -488,10 +488,11 @@ class Policy(ABC):
         with self._single_caller():
             state, beta = self._state, self._beta
             done = updates.update_at_once(state, beta) if progress is None is seconds else None
-            if done is None:
-                with np.errstate(all="ignore"):
-                    done = updates.update(state, self._factory, beta, force=force, progress=progress, seconds=seconds)
-            return self._updated(*done)
+            if done is not None:
+                return self._updated(*done)
+            with np.errstate(all="ignore"):
+                done = updates.update(state, self._factory, beta, force=force, progress=progress, seconds=seconds)
+                return self._updated(*done)
 
     def _updated(self, after: PolicyState, record: UpdateRecord) -> UpdateRecord:
         """Go to the state after an update, without the rounds that nobody needs now; log and announce it."""
