@@ -29,6 +29,7 @@ from rarely.study import (
     UnknownDecision,
     UnknownStudy,
 )
+from rarely.study.client import Spool
 from services import PATIENCE, serving
 from studies import contexts_of, linear
 
@@ -159,6 +160,13 @@ def test_the_client_gives_up_after_its_retries(unreliable):
         with pytest.raises(ServiceUnavailable, match="503"):
             client.ask(contexts_of(1))
         assert unreliable.seen == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no permissions of POSIX")
+def test_a_spool_behind_a_link_is_made_private(tmp_path):
+    (tmp_path / "spool").symlink_to(tmp_path / "there")
+    Spool(tmp_path / "spool").add([{"id": "one", "reward": 1.0}])
+    assert (tmp_path / "there").stat().st_mode & 0o077 == 0
 
 
 def test_rewards_wait_in_the_spool_and_are_counted_once(storage, tmp_path):

@@ -39,7 +39,6 @@ from rarely.study.decision import Answer, Request, Requests, Slate, are_numbers,
 from rarely.study.errors import FallbackWarning, NotDelivered, RequestRefused, ServiceUnavailable, UnknownStudy
 from rarely.study.events import check_id, new_id
 from rarely.study.settings import RewardRule
-from rarely.study.storage.sqlite import make_private
 from rarely.study.tell import FALLBACK, Receipt, Tell, Tells, read_tell, slots_of
 
 RETRIED = (429, 502, 503, 504)  # HTTP statuses after which a request is retried
@@ -561,8 +560,8 @@ def _read_line(line: bytes) -> dict[str, Any]:
 
 
 def _append(path: str, bodies: Sequence[dict[str, Any]]) -> None:
-    make_private(path)  # it may get contexts of the fallback
-    with open(path, "a+b") as file:
+    # A new file, which may get contexts of the fallback, only its owner may read.
+    with open(path, "a+b", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             half = file.read(1) != b"\n"
