@@ -112,8 +112,8 @@ def test_the_picture_of_the_readme_is_drawn_by_its_program(tmp_path):
     assert "<svg" in (tmp_path / "small.svg").read_text(encoding="utf-8")
     assert list(totals) == [
         "random choice",
-        "NeuralUCB that tunes itself, trained after every round",
-        "the default policy, trained 2 times",
+        "the same policy, updated after every round",
+        "the default policy, updated 2 times",
     ]
 
 

@@ -17,7 +17,6 @@ STEP = 2e-6
 
 
 @cache
-@cache
 def one_file():
     path = Path(__file__).parents[2] / "examples" / "one_file.py"
     spec = importlib.util.spec_from_file_location("one_file", path)
