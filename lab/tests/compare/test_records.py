@@ -125,6 +125,12 @@ def test_a_packed_file_may_have_any_name_and_a_folder_too(tmp_path):
     assert len(read_records(tmp_path / "out.gz").records) == 2
 
 
+def test_packed_files_of_two_users_own_policies_are_read_from_one_folder(tmp_path):
+    pack([record(policy="mine", code="rarely 0.3")], tmp_path / "1.gz")
+    pack([record(policy="yours", code="rarely 0.4")], tmp_path / "2.gz")
+    assert [one.policy for one in read_records(tmp_path).records] == ["mine", "yours"]
+
+
 def test_a_damaged_line_of_a_packed_file_is_refused_alone(tmp_path):
     lines = [sealed_text(record(seed=seed).data) for seed in (0, 1)]
     lines += [json.dumps(json.loads(sealed_text(record(seed=2).data)) | {"regret": 1.0}), "{", "[]"]

@@ -394,14 +394,19 @@ def is_packed(path: Path) -> bool:
 def _read_pieces(folder: Path, record_type: type[AnyRecord]) -> Found[AnyRecord]:
     """Return the records of all packed files in the order of their names, of which a later one replaces an earlier.
 
-    So does its code: where two made records of one family, those of the earlier code are left out.
+    So does its code: where two made records of one family, those of the earlier code are left out. A policy without a
+    family is one of the user's own, whose records say nothing about those of others.
     """
+
+    def made(record: AnyRecord) -> str:
+        return record.golden_family(record.asked) or group_of(record.id)
+
     pieces = [read_packed(piece, record_type) for piece in sorted(folder.iterdir()) if piece.suffix in PACKED]
-    latest, records = dict[str | None, str](), dict[str, AnyRecord]()
+    latest, records = dict[str, str](), dict[str, AnyRecord]()
     for piece in pieces:
-        latest |= {record.golden_family(record.asked): record.numerics for record in piece.records}
+        latest |= {made(record): record.numerics for record in piece.records}
         records |= {record.id: record for record in piece.records}
-    current = [one for one in records.values() if one.numerics == latest[one.golden_family(one.asked)]]
+    current = [record for record in records.values() if record.numerics == latest[made(record)]]
     return Found(current, [refusal for piece in pieces for refusal in piece.refused])
 
 
