@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rarely
-from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, Mixture, UnknownRound, WrongDecision
+from rarely import BatchNeuralUCB, FixedGrid, InvalidInput, LinUCB, Mixture, OnDemand, UnknownRound, WrongDecision
 from worlds import MAKERS, contexts, play, rewards, small
 
 everyone = pytest.mark.parametrize("name", MAKERS)
@@ -265,3 +265,14 @@ def test_a_reward_finds_its_round_in_any_order_and_only_once(name):
     x, r = policy.history.samples()[1:3]
     np.testing.assert_array_equal(r, values)
     assert rewards(x).shape == (12,)
+
+
+def test_a_decision_may_stand_for_its_ids():
+    policy = LinUCB(2, OnDemand())
+    decision = policy.select(np.ones((4, 3, 2)))
+    policy.observe(ids=decision[:2], rewards=[1.0, 2.0])
+    assert policy.missing == 2
+    policy.update()
+    decision = policy.select(np.ones((3, 2)))
+    policy.observe(ids=decision, rewards=3.0)
+    assert policy.missing == 2

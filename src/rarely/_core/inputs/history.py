@@ -494,10 +494,10 @@ class History:
     def _found(self, rounds: Any, *, ids: bool = False) -> tuple[IntArray, IntArray, BoolArray | None]:
         """Return numbers and positions of rounds as `with_rewards` takes them, and which are kept, None for all."""
         lives: dict[str, Any] = {"": ...}
-        if ids:
-            numbers, lives = _read_ids(rounds)
-        elif isinstance(rounds, Decision):
+        if isinstance(rounds, Decision):  # which also stands for its ids
             numbers, lives = read_whole(rounds.round, "rounds", UnknownRound), {rounds.life: ...}
+        elif ids:
+            numbers, lives = _read_ids(rounds)
         else:
             numbers = read_whole(rounds, "rounds", UnknownRound)
         own = np.zeros(len(numbers), np.bool_)
