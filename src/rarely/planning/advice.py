@@ -398,7 +398,7 @@ class Verdict:
                 f"Cannot tell which of {', '.join(self.names[i] for i in left)} earns most: {self.names[best]} earns "
                 f"{_said(self.interval(best, against))} more a round than {self.names[against]}. "
                 f"{self.names[cheapest(left)]} costs least. "
-                "To tell, log more rounds with probabilities, or ask for runs."
+                "To tell, log more rounds with probabilities, or ask for more runs (--runs)."
             )
         chosen = cheapest(fine)
         against = max((i for i in every if i != chosen), key=lambda i: gains[i][0])
