@@ -115,8 +115,9 @@ def draw(schemes: Schemes, problem: str, preset: PresetName) -> Figure:
 
 def cost_table(schemes: Schemes) -> Grid:
     """Return how much more regret than NeuralUCB each scheme has at each T, both ways, and how its versions grow."""
-    times, body = schemes[SEQUENTIAL].series, []
-    for label, points in costs(schemes).items():
+    body, every = [], costs(schemes)
+    times = sorted({rounds for points in every.values() for rounds in points})
+    for label, points in every.items():
         for estimand, words in WORDS.items():
             cells = [short(points[t][estimand]) if t in points else "—" for t in times]
             grows = f"{schemes[label].versions.interval().value:.3f}" if estimand == "mean" else ""
@@ -134,7 +135,7 @@ def answers(comparisons: Sequence[Comparison]) -> list[tuple[str, dict[str, Any]
             root, own = ([both["mean"].value for both in points[label].values()] for label in (ROOT, RULE))
             versions = [one.updates + 1 for one in rule.series.values()]
             numbers = {"root": root, "rule": own, "versions": versions, "of_rule": rule.versions}
-            numbers |= {"lengths": [*schemes[SEQUENTIAL].series], "all": [*rule.series]}
+            numbers |= {"lengths": [*points[RULE]], "all": [*rule.series]}
             told.append((f"{problem}, preset {preset}", numbers))
     return told
 
