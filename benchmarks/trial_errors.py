@@ -1,6 +1,6 @@
 """How often trials show what is not there, and how often the intervals of their looks hold, in 20 settings.
 
-python benchmarks/trial_errors.py                    # 10 000 trials of each setting: two hours on two cores
+python benchmarks/trial_errors.py                    # 10 000 trials of each setting: a quarter of an hour of one core
 python benchmarks/trial_errors.py --trials 1000 --jobs 1
 python benchmarks/trial_errors.py --only strong      # the settings whose names contain a word
 python benchmarks/trial_errors.py --replay 100       # trials that are played again through a study, and must be equal

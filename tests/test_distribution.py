@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LAB = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text(encoding="utf-8"))
 GOLDEN = LAB["project"]["entry-points"]["rarely.golden"]
-RECORDS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.gz"))
+RECORDS = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("docs/*.gz"), ROOT / "docs" / "records"))
 
 
 def test_records_are_left_out_of_the_source_distribution():
@@ -25,7 +25,7 @@ def test_a_built_source_distribution_has_no_records_and_all_golden_files(tmp_pat
     (built,) = builder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with tarfile.open(built) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert not [name for name in names if name.endswith(".gz") and not name.startswith("tests/")]
+    assert not [name for name in names if name.endswith((".gz", ".xz")) and not name.startswith("tests/")]
     golden = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("**/src/**/golden.json")}
     assert golden
     assert golden <= names

@@ -101,14 +101,14 @@ def test_threads_decide_while_another_one_trains(make):
         study.tell(f"{i}", float(i % 2))
     failures = []
 
-    def ask():
+    def ask(caller):
         try:
             for i in range(15):
-                study.ask(contexts_of(i), id=f"{threading.get_ident()} {i}")
+                study.ask(contexts_of(i), id=f"{caller} {i}")
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=ask, args=[f"caller {caller}"]) for caller in range(4)]
     for thread in threads:
         thread.start()
     study.update()
